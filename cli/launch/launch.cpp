@@ -3,6 +3,7 @@
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/cli.h"
+#include "tanren/comm/awaited.h"
 #include "tanren/plan/probe_machine.h"
 #include "cli/launch/child_processes.h"
 #include "cli/launch/launch_options.h"
@@ -207,11 +208,18 @@ void LaunchedRanks::stop_folding() {
   output_.release_held();
 }
 
+// What a rank said, without what it waited for itself if it is a single line of [comm].
+std::string common_part(const std::string& said) {
+  if (said.rfind("[comm] ", 0) != 0 || said.find('\n') + 1 != said.size()) return said;
+  return without_waits(said.substr(0, said.size() - 1)) + "\n";
+}
+
 // Whether `said` is the message of a rank that was told `cause`: "[comm] rank 0: <cause>".
 bool is_echo(const std::string& said, const std::string& cause) {
-  return said.rfind("[comm] rank ", 0) == 0 && said.size() > cause.size() &&
-         said.compare(said.size() - cause.size(), cause.size(), cause) == 0 &&
-         std::count(said.begin(), said.end(), '\n') == 1;
+  const std::string told = common_part(said);
+  return told.rfind("[comm] rank ", 0) == 0 && told.size() > cause.size() &&
+         told.compare(told.size() - cause.size(), cause.size(), cause) == 0 &&
+         std::count(told.begin(), told.end(), '\n') == 1;
 }
 
 // Whether both printed the same, or one refused bad input and the other printed an echo of it.
@@ -219,7 +227,7 @@ bool LaunchedRanks::say_one_thing(const ChildEnd& one, const ChildEnd& other) co
   if (one.signal != 0 || other.signal != 0) return false;
   const std::string said = output_.held(one.child), other_said = output_.held(other.child);
   if (said.empty() || other_said.empty()) return said == other_said && one.code == other.code;
-  if (one.code == other.code) return said == other_said;
+  if (one.code == other.code) return common_part(said) == common_part(other_said);
   return (one.code == kRefused && is_echo(other_said, said)) ||
          (other.code == kRefused && is_echo(said, other_said));
 }
@@ -228,7 +236,14 @@ bool LaunchedRanks::say_one_thing(const ChildEnd& one, const ChildEnd& other) co
 bool LaunchedRanks::all_said_one_thing() const {
   if (!folding_ || failures_.size() != pids_.size()) return false;
   if (pids_.size() == 1 && options_.nodes > 1) return false;
-  return !output_.held(failures_.front().end.child).empty();
+  const std::string said = output_.held(failures_.front().end.child);
+  if (said.empty()) return false;
+  // What each waited for is left out beside the cause alone.
+  return std::any_of(failures_.begin(), failures_.end(),
+                     [](const Failure& failure) { return failure.end.code == kRefused; }) ||
+         std::all_of(failures_.begin(), failures_.end(), [&](const Failure& failure) {
+           return output_.held(failure.end.child) == said;
+         });
 }
 
 // Ranks that fail because they lost another rank print a line that begins with "[comm]". These

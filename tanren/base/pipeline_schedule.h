@@ -2,9 +2,11 @@
 // takes. A stage passes a forward's output on to the next stage and the gradient of its input back
 // to the stage before. So sends and receives are no actions of their own: receives_from() and
 // sends_to() tell them, and in each direction between two stages messages are sent and received by
-// rising microbatch. A stage that computes an action has posted the receive of the next one; then a
-// window ends even where each send waits for its receive. Torch-free and pure: the plan predicts
-// with it, and train/ goes over the actions.
+// rising microbatch. A stage posts the receive of its next action after the wait for that of the
+// current one, and before it computes the current one. Then a window ends even where each send
+// waits for its receive, and where a send and the receive posted before it go as one group, as over
+// NCCL: a receive posted any earlier would hold up the current one. Torch-free and pure: the plan
+// predicts with it, and train/ goes over the actions.
 #pragma once
 
 #include <cstdint>

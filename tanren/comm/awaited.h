@@ -1,17 +1,24 @@
-// What a rank waits for when it waits for another rank's message, and which rank holds it up in the
-// end. Torch-free. Called by the communicators and the control channel.
+// What a rank waits for, and which rank holds it up in the end. Torch-free. Called by the
+// communicators and the control channel.
 #pragma once
 
 #include "tanren/base/text.h"
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace tanren {
 
 struct Awaited {
-  int rank = -1;     // in the world; -1: it waits for no message
-  std::string what;  // "rank 3 to send the gradient of microbatch 2 (4096 bytes)"
+  int rank = -1;     // of a message: the other, in the world; -1: it waits for no message
+  std::string what;  // "rank 3 to send the gradient of microbatch 2 (4096 bytes)", "a sum over
+                     // ranks 2, 3"; empty: it waits for no rank
+  // Of an operation of several ranks: the index of their part (ControlPart), and its number there,
+  // from 1 on; 0: it waits for none.
+  size_t part = 0;
+  int64_t number = 0;
 };
 
 // `rank` to send the message to this one, or to take it. `what` may be empty.
@@ -21,22 +28,26 @@ inline Awaited awaited_message(int rank, bool is_sent_by_it, const std::string& 
                             what.empty() ? "a message" : what, bytes)};
 }
 
-// The rank at the end of the waits that begin with the one for `rank`; `all` by rank. If they are a
-// ring, a rank in it.
-inline int holder_of(const std::vector<Awaited>& all, int rank) {
-  std::vector<bool> seen(all.size(), false);
-  while (!seen[static_cast<size_t>(rank)] && all[static_cast<size_t>(rank)].rank >= 0) {
-    seen[static_cast<size_t>(rank)] = true;
-    rank = all[static_cast<size_t>(rank)].rank;
-  }
-  return rank;
-}
+// "rank 2"; "ranks 2, 3"; "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more".
+std::string text_of_ranks(const std::vector<int>& ranks);
 
-// What the rank that holds others up does, when it answers.
-inline std::string what_holds(const Awaited& awaited) {
-  if (awaited.rank < 0) return "it waits for no message; its own code does not come back";
-  return "it waits itself for " + awaited.what + "; the messages of the two do not match";
-}
+// The waits of all ranks at one moment.
+struct Waits {
+  size_t num_ranks;
+  std::function<int(int rank)> next;          // the rank that it waits for; below 0: none
+  std::function<std::string(int rank)> what;  // Awaited::what
+  // "step 7"; null: not known.
+  std::function<std::string(int rank)> place = nullptr;
+  std::function<bool(int rank)> has_left = nullptr;  // null: none has
+
+  // The rank at the end of the waits that begin with those of `rank`. If they are a ring, a rank in
+  // it.
+  int holder(int rank) const;
+  // What a holder does, when it answers: "it waits for no other rank; …".
+  std::string of_holder(int rank) const;
+  // What a rank does that others wait for: what it waits for itself, and which rank holds it up.
+  std::string of_late(int rank) const;
+};
 
 // "holds up rank 0, which has waited 5 s (parallel.timeout) for rank 1 to send …"
 inline std::string holding_up(int rank, double seconds, const Awaited& awaited) {
@@ -45,9 +56,8 @@ inline std::string holding_up(int rank, double seconds, const Awaited& awaited) 
 }
 
 // A failure as a rank that waited for a message tells it.
-inline std::string told_while_waiting(const std::string& why, int rank, const Awaited& awaited) {
-  if (awaited.rank < 0 || why.find(awaited.what) != std::string::npos) return why;
-  return fmt::format("{}; rank {} waited for {}", why, rank, awaited.what);
-}
+std::string told_while_waiting(const std::string& why, int rank, const Awaited& awaited);
+// A line as it was before told_while_waiting().
+std::string without_waits(const std::string& told);
 
 }  // namespace tanren

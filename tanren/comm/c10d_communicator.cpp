@@ -52,10 +52,10 @@ class C10dCommunicator final : public Communicator {
         options_(std::move(options)),
         line_(std::move(line)),
         part_(std::move(part)),
-        messages_(*backend_, options_.in_groups),
-        place_(line_->add([this] {
-          messages_.end();
-          backend_->abort();
+        messages_(std::make_shared<C10dMessages>(*backend_, options_.in_groups)),
+        place_(line_->add([backend = backend_, messages = messages_] {
+          messages->end();
+          backend->abort();
         })) {}
   ~C10dCommunicator() override {
     if (!is_part()) line_->close(std::uncaught_exceptions() > exceptions_before_);
@@ -115,6 +115,13 @@ class C10dCommunicator final : public Communicator {
 
   bool is_part() const { return !part_.ranks.empty(); }
   ControlChannel* control() const { return line_->control(); }
+  ControlMailbox* mailbox() const { return control() == nullptr ? nullptr : control()->mailbox(); }
+  // What a rank that waits for an operation of several ranks waits for.
+  Awaited awaited_in(const Operation& operation) const {
+    const std::string ranks =
+        is_part() ? text_of_ranks(part_.ranks) : fmt::format("all {} ranks", world_size());
+    return {-1, fmt::format("a {} over {}", operation.what, ranks), part_.index, operation.number};
+  }
   int rank_in_world(int rank) const {
     return is_part() ? part_.ranks[static_cast<size_t>(rank)] : rank;
   }
@@ -127,15 +134,18 @@ class C10dCommunicator final : public Communicator {
           operation_(operation),
           work_(std::move(work)),
           tensors_(std::move(tensors)) {}
-    void wait() override {
-      owner_.guarded(operation_, [&] { owner_.wait_for(*work_); });
-    }
-    void wait_on_host() override {
-      wait();
-      owner_.guarded(operation_, [&] { owner_.wait_for_end(operation_, *work_); });
-    }
+    void wait() override { wait(false); }
+    void wait_on_host() override { wait(true); }
 
    private:
+    void wait(bool on_host) {
+      const ControlChannel::AwaitScope awaiting(owner_.mailbox(), owner_.awaited_in(operation_));
+      owner_.guarded(operation_, [&] {
+        owner_.wait_for(*work_);
+        if (on_host) owner_.wait_for_end(operation_, *work_);
+      });
+    }
+
     C10dCommunicator& owner_;
     const Operation operation_;
     c10::intrusive_ptr<c10d::Work> work_;
@@ -166,11 +176,11 @@ class C10dCommunicator final : public Communicator {
 
   Work begin_send(const at::Tensor& tensor, int rank, const std::string& what) override {
     return started_message(awaited_message(rank_in_world(rank), false, what, bytes_of(tensor)),
-                           [&] { return messages_.send(tensor, rank); });
+                           [&] { return messages_->send(tensor, rank); });
   }
   Work begin_receive(const at::Tensor& tensor, int rank, const std::string& what) override {
     return started_message(awaited_message(rank_in_world(rank), true, what, bytes_of(tensor)),
-                           [&] { return messages_.receive(tensor, rank); });
+                           [&] { return messages_->receive(tensor, rank); });
   }
   static int64_t bytes_of(const at::Tensor& tensor) {
     return static_cast<int64_t>(tensor.nbytes());
@@ -186,13 +196,13 @@ class C10dCommunicator final : public Communicator {
   }
 
   void wait_for_message(const Operation& operation, C10dMessage& message, bool on_host) {
-    const ControlChannel::AwaitScope awaiting(control() == nullptr ? nullptr : control()->mailbox(),
-                                              operation.awaited);
+    const ControlChannel::AwaitScope awaiting(mailbox(), operation.awaited);
     guarded(operation, [&] {
-      messages_.launch(message);
+      check();
+      messages_->launch(message);
       // A device's engine makes its stream wait if it is given no time.
       const bool waits_here = options_.device.is_cpu();
-      if (!messages_.wait(message, waits_here ? options_.timeout : std::chrono::milliseconds(0))) {
+      if (!messages_->wait(message, waits_here ? options_.timeout : std::chrono::milliseconds(0))) {
         throw CommError("its wait was ended");
       }
       if (on_host) wait_for_end(operation, *message.work);
@@ -319,7 +329,7 @@ class C10dCommunicator final : public Communicator {
   const C10dOptions options_;
   const std::shared_ptr<C10dLine> line_;
   const ControlPart part_;
-  C10dMessages messages_;
+  const std::shared_ptr<C10dMessages> messages_;  // the place's, too
   const C10dLine::Place place_;
 };
 
@@ -345,6 +355,8 @@ std::unique_ptr<Communicator> C10dCommunicator::split(int colour) {
   wanted.size = static_cast<int>(part.ranks.size());
   wanted.name = fmt::format("part-{}-{}", part.index, part.ranks.front());
   wanted.control = control();
+  wanted.ranks = part.ranks;
+  if (control() != nullptr) control()->join(part);
   try {
     return std::make_unique<C10dCommunicator>(options_.split(wanted), options_, line_,
                                               std::move(part));

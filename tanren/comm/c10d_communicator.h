@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tanren {
 
@@ -28,6 +29,7 @@ struct C10dPart {
   int size;
   std::string name;                   // no other part of the run has it
   ControlChannel* control = nullptr;  // null: none
+  std::vector<int> ranks = {};        // of it, in the world, by rank
 };
 
 struct C10dOptions {

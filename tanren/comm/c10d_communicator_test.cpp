@@ -7,11 +7,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <latch>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tanren {
@@ -134,7 +137,7 @@ TEST(C10dCommunicator, an_operation_of_a_device_that_an_abort_ended_has_no_resul
 }
 
 // Writes down what it is given, in order; every operation is complete at once.
-class Scribe final : public c10d::Backend {
+class Scribe : public c10d::Backend {
  public:
   explicit Scribe(std::string& log) : c10d::Backend(0, 3), log_(log) {}
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& /*tensors*/, int rank,
@@ -161,20 +164,139 @@ class Scribe final : public c10d::Backend {
   std::string& log_;
 };
 
-// On one stream, a receive would hold back the sends after it.
-TEST(C10dCommunicator, receives_of_an_engine_with_one_stream_go_in_a_group_with_the_next_send) {
+// As NCCL's: a message waits for those started before it, and for all of its group.
+std::unique_ptr<Communicator> with_one_stream(c10::intrusive_ptr<c10d::Backend> backend) {
+  return c10d_communicator(std::move(backend), {.name = "stream", .in_groups = true});
+}
+
+// On one stream, a receive would hold back the sends after it. In a group with the send, a receive
+// from another rank would hold back who waits for the send.
+TEST(C10dCommunicator, a_receive_of_an_engine_with_one_stream_goes_with_the_next_send_to_its_rank) {
   std::string log;
-  const auto comm =
-      c10d_communicator(c10::make_intrusive<Scribe>(log), {.name = "stream", .in_groups = true});
+  const auto comm = with_one_stream(c10::make_intrusive<Scribe>(log));
   const at::Tensor row = at::zeros({3});
   const auto first = comm->start_receive(row, 1), second = comm->start_receive(row, 2);
   EXPECT_EQ(log, "");
   const auto sent = comm->start_send(row, 1);
-  EXPECT_EQ(log, " ( receive from 1 receive from 2 send to 1 )");
-  for (const auto* work : {&first, &second, &sent}) (*work)->wait();
+  EXPECT_EQ(log, " ( receive from 1 send to 1 )");
+  for (const auto* work : {&first, &sent}) (*work)->wait();
   log.clear();
-  comm->start_receive(row, 2)->wait();
+  second->wait();
   EXPECT_EQ(log, " ( receive from 2 )");
+}
+
+// What is received later may depend on what this rank sends after the wait.
+TEST(C10dCommunicator, a_wait_on_one_stream_starts_the_receives_of_its_rank_up_to_its_own_alone) {
+  std::string log;
+  const auto comm = with_one_stream(c10::make_intrusive<Scribe>(log));
+  const at::Tensor row = at::zeros({3});
+  std::vector<Communicator::Work> works;
+  for (const int rank : {1, 2, 1, 1}) works.push_back(comm->start_receive(row, rank));
+  works[2]->wait();
+  EXPECT_EQ(log, " ( receive from 1 receive from 1 )");
+  works[0]->wait();
+  EXPECT_EQ(log, " ( receive from 1 receive from 1 )");
+  log.clear();
+  works[3]->wait();
+  EXPECT_EQ(log, " ( receive from 1 )");
+}
+
+TEST(C10dCommunicator, after_a_failure_a_receive_that_is_posted_is_not_started) {
+  std::string log;
+  const auto comm = with_one_stream(c10::make_intrusive<Scribe>(log));
+  const auto work = comm->start_receive(at::zeros({3}), 1);
+  comm->cancel("no memory");
+  const std::string error = testing::error_of<CommError>([&] { work->wait(); });
+  TANREN_EXPECT_CONTAINS(error, "[comm] rank 0: no memory; rank 0 waited for rank 1 to send");
+  EXPECT_EQ(log, "");
+}
+
+class RefusesReceives final : public Scribe {
+ public:
+  using Scribe::Scribe;
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& /*tensors*/, int /*rank*/,
+                                      int /*tag*/) override {
+    throw std::runtime_error("the cable is cut");
+  }
+};
+
+TEST(C10dCommunicator, a_group_that_cannot_be_started_is_closed_and_ends_the_waits_for_all_of_it) {
+  std::string log;
+  const auto comm = with_one_stream(c10::make_intrusive<RefusesReceives>(log));
+  const auto first = comm->start_receive(at::zeros({3}), 1),
+             second = comm->start_receive(at::zeros({3}), 1);
+  for (const auto* work : {&second, &first}) {
+    TANREN_EXPECT_CONTAINS(testing::error_of<CommError>([&] { (*work)->wait(); }),
+                           "the cable is cut");
+  }
+  EXPECT_EQ(log, " ( )");
+}
+
+class KeepsTags final : public c10d::Backend {
+ public:
+  explicit KeepsTags(std::vector<int>& tags) : c10d::Backend(0, 2), tags_(tags) {}
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& /*tensors*/, int /*rank*/,
+                                      int tag) override {
+    tags_.push_back(tag);
+    return c10::make_intrusive<EndsNever>();
+  }
+  void abort() override {}
+
+ private:
+  std::vector<int>& tags_;
+};
+
+// With Fibonacci hashing, sizes that differ by a Fibonacci number would share their hash.
+TEST(C10dCommunicator, tags_of_messages_tell_sizes_and_dtypes_apart) {
+  std::vector<int> tags;
+  const auto comm = c10d_communicator(c10::make_intrusive<KeepsTags>(tags), {.name = "tags"});
+  const auto hash_of = [&](const at::Tensor& tensor) {
+    comm->start_send(tensor, 1);
+    return tags.back() & 0x7FFF;  // above, the number of the message
+  };
+  constexpr int64_t kFibonacci = 832'040;
+  for (int64_t size = 1000; size <= 20'000; size += 1000) {
+    EXPECT_NE(hash_of(at::empty({size}, at::kByte)),
+              hash_of(at::empty({size + kFibonacci}, at::kByte)))
+        << size;
+  }
+  EXPECT_NE(hash_of(at::empty({2}, at::kFloat)), hash_of(at::empty({2}, at::kInt)));
+  EXPECT_EQ(tags.back() >> 15, 41);
+}
+
+// Each abort returns once both have begun, as NCCL's may.
+class AbortsTogether final : public c10d::Backend {
+ public:
+  struct Both {
+    std::latch begun{2};
+    std::atomic<int> ended = 0;
+  };
+  explicit AbortsTogether(Both& both) : c10d::Backend(0, 1), both_(both) {}
+  void abort() override {
+    both_.begun.count_down();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+    while (!both_.begun.try_wait() && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (both_.begun.try_wait() && std::chrono::steady_clock::now() < end) ++both_.ended;
+  }
+
+ private:
+  Both& both_;
+};
+
+// https://github.com/pytorch/pytorch/issues/132291
+TEST(C10dCommunicator, the_abort_of_a_part_does_not_wait_for_the_abort_of_another) {
+  AbortsTogether::Both both;
+  const auto backend = [&] { return c10::make_intrusive<AbortsTogether>(both); };
+  {
+    const auto comm = c10d_communicator(
+        backend(),
+        {.name = "together", .split = [&](const C10dPart&) { return C10dBackend{backend()}; }});
+    const auto part = comm->split(0);
+    comm->cancel("no memory");
+  }
+  EXPECT_EQ(both.ended, 2);
 }
 
 TEST(C10dCommunicator, messages_of_another_engine_go_at_once) {

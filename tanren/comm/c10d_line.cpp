@@ -2,13 +2,17 @@
 
 #include "tanren/base/error.h"
 #include "tanren/comm/cause.h"
+#include "tanren/comm/run_detached.h"
 
 #include <exception>
+#include <system_error>
 #include <utility>
 
 namespace tanren {
 
 namespace {
+
+constexpr std::chrono::seconds kEndTimeout{5};
 
 void call_end(const C10dLine::End& end) {
   try {
@@ -33,14 +37,19 @@ C10dLine::~C10dLine() { close(false); }
 
 C10dLine::Place C10dLine::add(End end) {
   const std::lock_guard lock(ends_mutex_);
-  ends_.push_back(std::move(end));
-  if (!why().empty()) call_end(ends_.back());
+  ends_.push_back({std::move(end)});
+  if (!why().empty()) begin(ends_.back());
   return std::prev(ends_.end());
 }
 
 void C10dLine::remove(Place place) {
-  const std::lock_guard lock(ends_mutex_);
-  ends_.erase(place);
+  std::future<bool> ending;
+  {
+    const std::lock_guard lock(ends_mutex_);
+    ending = std::move(place->ending);
+    ends_.erase(place);
+  }
+  if (ending.valid()) ending.wait_for(kEndTimeout);
 }
 
 void C10dLine::cancel(const std::string& why) {
@@ -82,7 +91,20 @@ void C10dLine::close(bool failed) {
 
 void C10dLine::end_all() {
   const std::lock_guard lock(ends_mutex_);
-  for (const End& end : ends_) call_end(end);
+  for (Engine& engine : ends_) begin(engine);
+}
+
+void C10dLine::begin(Engine& engine) {
+  if (engine.end == nullptr) return;
+  const End end = std::exchange(engine.end, nullptr);
+  try {
+    engine.ending = run_detached([end] {
+      call_end(end);
+      return true;
+    });
+  } catch (const std::system_error&) {
+    call_end(end);  // no thread is to be had
+  }
 }
 
 }  // namespace tanren

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <functional>
+#include <future>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -29,14 +30,21 @@ class C10dLine {
   size_t next_part() const { return next_part_; }
   void take_part(size_t index) { next_part_ = index + 1; }
 
-  // Ends the waits of an engine. It must not block.
+  // Ends the waits of an engine. It may block, and must own what it uses.
   using End = std::function<void()>;
-  using Place = std::list<End>::iterator;
-  // `end` is called with the failure, at once if it is known already.
+  struct Engine {
+    End end;  // empty: called
+    std::future<bool> ending = {};
+  };
+  using Place = std::list<Engine>::iterator;
+  // `end` is called once the failure is known, at once if it is already, on a thread of its own:
+  // NCCL's abort of one communicator may wait until another of the same process is aborted, too
+  // (pytorch#132291, nccl#1013).
   Place add(End end);
-  void remove(Place place);  // on return, a call under way has ended
+  // Waits a few seconds for a call under way, which then continues alone.
+  void remove(Place place);
 
-  // Reports `why` to all ranks, and ends everything here.
+  // Reports `why` to all ranks, and begins to end everything here.
   void cancel(const std::string& why);
   // A failure that this rank has learnt.
   void set_why(const std::string& why);
@@ -51,13 +59,14 @@ class C10dLine {
 
  private:
   void end_all();
+  static void begin(Engine& engine);
 
   const int rank_;
   mutable std::mutex mutex_;
   std::string why_;                              // guarded by mutex_
   std::chrono::steady_clock::time_point ended_;  // guarded by mutex_; when why_ was set
   std::mutex ends_mutex_;                        // taken before mutex_
-  std::list<End> ends_;                          // guarded by ends_mutex_
+  std::list<Engine> ends_;                       // guarded by ends_mutex_
   size_t next_part_ = 1;
   std::unique_ptr<ControlChannel> control_;
 };

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -10,12 +11,43 @@ namespace tanren {
 
 namespace {
 
-// 16 bits of the number and 15 of the size's hash. Messages of different sizes do not meet, and
-// both waits end with their time: Gloo would end the process if more bytes came than it expects.
-int tag_of(int64_t number, int64_t bytes) {
-  const uint64_t size = (static_cast<uint64_t>(bytes) * 0x9E3779B97F4A7C15U) >> 49U;
-  return static_cast<int>((static_cast<uint64_t>(number) & 0xFFFFU) << 15U | size);
+// 16 bits of the number and 15 of the hash of size and dtype. Messages that differ in them almost
+// never meet (1 in 32768), and both waits end with their time: Gloo would end the process if more
+// bytes came than it expects. The hash ends splitmix64 (Steele et al., 2014), so that no two sizes
+// are likelier to share it than others.
+int tag_of(int64_t number, const at::Tensor& tensor) {
+  auto hash =
+      static_cast<uint64_t>(tensor.nbytes()) << 8U | static_cast<uint64_t>(tensor.scalar_type());
+  hash = (hash ^ (hash >> 30U)) * 0xBF58476D1CE4E5B9U;
+  hash = (hash ^ (hash >> 27U)) * 0x94D049BB133111EBU;
+  hash = (hash ^ (hash >> 31U)) >> 49U;
+  return static_cast<int>((static_cast<uint64_t>(number) & 0xFFFFU) << 15U | hash);
 }
+
+// What the backend is given while it lives goes as one group. None without a backend.
+class GroupScope {
+ public:
+  explicit GroupScope(c10d::Backend* backend) : backend_(backend) {
+    if (backend_ != nullptr) backend_->startCoalescing();
+  }
+  ~GroupScope() {
+    try {
+      end();
+    } catch (const std::exception&) {  // the error that left it open is thrown already
+    }
+  }
+  GroupScope(const GroupScope&) = delete;
+  GroupScope& operator=(const GroupScope&) = delete;
+
+  // The work of the whole group.
+  c10::intrusive_ptr<c10d::Work> end() {
+    c10d::Backend* backend = std::exchange(backend_, nullptr);
+    return backend == nullptr ? nullptr : backend->endCoalescing();
+  }
+
+ private:
+  c10d::Backend* backend_;
+};
 
 void end_wait(c10d::Work& work) {
   try {
@@ -34,48 +66,75 @@ C10dMessages::C10dMessages(c10d::Backend& backend, bool in_groups)
 
 std::shared_ptr<C10dMessage> C10dMessages::send(const at::Tensor& tensor, int rank) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<C10dMessage> message = post(true, tensor, rank);
-  launch_posted();
+  std::shared_ptr<C10dMessage> message = numbered(true, tensor, rank);
+  Batch batch = take_posted(rank, nullptr);
+  batch.push_back(message);
+  start(batch);
   return message;
 }
 
 std::shared_ptr<C10dMessage> C10dMessages::receive(const at::Tensor& tensor, int rank) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<C10dMessage> message = post(false, tensor, rank);
-  if (!in_groups_) launch_posted();
+  std::shared_ptr<C10dMessage> message = numbered(false, tensor, rank);
+  if (in_groups_) {
+    posted_.push_back(message);
+  } else {
+    start({message});
+  }
   return message;
 }
 
-std::shared_ptr<C10dMessage> C10dMessages::post(bool is_sent, const at::Tensor& tensor, int rank) {
+std::shared_ptr<C10dMessage> C10dMessages::numbered(bool is_sent, const at::Tensor& tensor,
+                                                    int rank) {
   // As bytes, so that every dtype goes.
   const at::NoGradGuard no_grad;
   const at::Tensor bytes = tensor.detach().view(-1).view(at::kByte);
   int64_t& count = (is_sent ? num_sent_ : num_received_)[static_cast<size_t>(rank)];
-  posted_.push_back(std::make_shared<C10dMessage>(
-      C10dMessage{is_sent, rank, tag_of(count++, bytes.numel()), {bytes}}));
-  return posted_.back();
+  return std::make_shared<C10dMessage>(
+      C10dMessage{is_sent, rank, tag_of(count++, tensor), {bytes}});
 }
 
 void C10dMessages::launch(const C10dMessage& message) {
   const std::lock_guard lock(mutex_);
-  if (!message.work) launch_posted();
+  if (message.work || is_over()) return;
+  const bool is_posted = std::any_of(posted_.begin(), posted_.end(),
+                                     [&](const auto& posted) { return posted.get() == &message; });
+  if (is_posted) start(take_posted(message.rank, &message));
 }
 
-void C10dMessages::launch_posted() {
-  const auto batch = std::exchange(posted_, {});
-  if (in_groups_) backend_.startCoalescing();
+C10dMessages::Batch C10dMessages::take_posted(int rank, const C10dMessage* last) {
+  Batch taken, left;
+  bool is_past = false;
+  for (auto& message : std::exchange(posted_, {})) {
+    const bool is_taken = message->rank == rank && !is_past;
+    is_past = is_past || message.get() == last;
+    (is_taken ? taken : left).push_back(std::move(message));
+  }
+  posted_ = std::move(left);
+  return taken;
+}
+
+void C10dMessages::start(const Batch& batch) {
+  GroupScope group(in_groups_ ? &backend_ : nullptr);
   for (const auto& message : batch) {
-    message->work = message->is_sent ? backend_.send(message->bytes, message->rank, message->tag)
-                                     : backend_.recv(message->bytes, message->rank, message->tag);
+    auto work = message->is_sent ? backend_.send(message->bytes, message->rank, message->tag)
+                                 : backend_.recv(message->bytes, message->rank, message->tag);
+    if (!in_groups_) message->work = std::move(work);
   }
   if (!in_groups_) return;
-  const auto work = backend_.endCoalescing();
+  const auto work = group.end();
   for (const auto& message : batch) message->work = work;
+}
+
+bool C10dMessages::is_over() {
+  const std::lock_guard lock(waits_mutex_);
+  return is_over_;
 }
 
 // c10d's Gloo completes a message inside wait(), and closes all connections of the group when
 // a wait's time is over. So there is one wait with the whole timeout.
 bool C10dMessages::wait(const C10dMessage& message, std::chrono::milliseconds timeout) {
+  if (!message.work) return false;
   c10d::Work& work = *message.work;
   {
     const std::lock_guard lock(waits_mutex_);

@@ -25,31 +25,38 @@ struct C10dMessage {
 class C10dMessages {
  public:
   // `in_groups`: the backend runs its operations one after the other, so that a receive would hold
-  // back what follows. A receive then goes to it with the next send, as one group, or with the
-  // first wait.
+  // back what follows. A receive then goes to it with the next send to the same rank, as one group,
+  // or when it is waited for, with those before it from the same rank. Whoever waits for one of a
+  // group waits for all of it.
   C10dMessages(c10d::Backend& backend, bool in_groups);
 
   // Throw what the backend throws.
   std::shared_ptr<C10dMessage> send(const at::Tensor& tensor, int rank);
   std::shared_ptr<C10dMessage> receive(const at::Tensor& tensor, int rank);
-  // Gives it to the backend, with all that is posted.
+  // Gives a receive that is posted to the backend, after those before it from the same rank;
+  // nothing after end().
   void launch(const C10dMessage& message);
   // The host waits, once for each message, at most `timeout` (0: the backend's own). Throws what
-  // the backend throws; returns whether it has arrived, not ended by end().
+  // the backend throws; returns whether it has arrived: not ended by end(), and not left behind
+  // by a group that could not be started.
   bool wait(const C10dMessage& message, std::chrono::milliseconds timeout);
-  // Ends every wait, now and later. Does not block.
+  // Ends every wait, now and later. Blocks as long as the backend's aborts do.
   void end();
 
  private:
-  std::shared_ptr<C10dMessage> post(bool is_sent, const at::Tensor& tensor, int rank);
-  void launch_posted();
+  using Batch = std::vector<std::shared_ptr<C10dMessage>>;
+  std::shared_ptr<C10dMessage> numbered(bool is_sent, const at::Tensor& tensor, int rank);
+  // The posted receives from `rank`, up to `last` (null: all), which are posted no more.
+  Batch take_posted(int rank, const C10dMessage* last);
+  void start(const Batch& batch);
+  bool is_over();
 
   c10d::Backend& backend_;
   const bool in_groups_;
   std::mutex mutex_;
   // Guarded by mutex_.
   std::vector<int64_t> num_sent_, num_received_;  // by rank
-  std::vector<std::shared_ptr<C10dMessage>> posted_;
+  Batch posted_;                                  // receives
   std::mutex waits_mutex_;
   // Guarded by waits_mutex_.
   std::multiset<c10d::Work*> waits_;

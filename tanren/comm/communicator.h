@@ -57,6 +57,8 @@ class Communicator {
   // other receives from here. `tensor`: dense, contiguous, any shape, of the same number of
   // elements and dtype on both. Any number may be under way in both directions; each must be waited
   // for, unless the run ends. `what` names the message in errors ("the gradient of microbatch 3").
+  // Post the next receive from a rank after the wait for the current one: over NCCL a send goes as
+  // one group with all receives posted from the same rank, and waits for them.
   // CommError for a tensor that cannot be sent, for this rank itself, and for an engine without
   // messages.
   Work start_send(const at::Tensor& tensor, int rank, const std::string& what = "");
@@ -64,7 +66,8 @@ class Communicator {
 
   // Every rank calls it. The ranks of one colour become a communicator of their own, in the order
   // that they have here, with the timeout of this one. A cancel or a lost rank ends the waits of
-  // all parts and of this one. A part is destroyed before the communicator that it was made from.
+  // all parts and of this one. A part is destroyed before the communicator that it was made from;
+  // with_parts.h has what an exception needs.
   // CommError for an engine that cannot be split.
   virtual std::unique_ptr<Communicator> split(int colour);
 

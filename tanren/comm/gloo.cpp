@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/comm/awaited.h"
 #include "tanren/comm/c10d_communicator.h"
 #include "tanren/comm/connected.h"
 #include "tanren/comm/rendezvous.h"
@@ -101,9 +102,8 @@ c10::intrusive_ptr<Gloo> connect(const GlooPlace& place, const std::string& pref
 C10dBackend connected_part(const GlooPlace& place, const C10dPart& part) {
   auto group = connected(
       *part.control,
-      fmt::format("[comm] rank {} of {} of a part of the ranks does not connect "
-                  "to the others of it",
-                  part.rank, part.size),
+      fmt::format("[comm] rank {} does not connect to the other ranks of its part, {}",
+                  part.ranks[static_cast<size_t>(part.rank)], text_of_ranks(part.ranks)),
       [place, part] { return connect(place, "gloo-" + part.name, part.rank, part.size); });
   auto is_busy = [gloo = group.get()] { return gloo->is_busy(); };
   return {std::move(group), std::move(is_busy)};

@@ -8,7 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <latch>
+#include <regex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -104,6 +107,22 @@ TEST(Gloo, a_rank_that_answers_and_does_not_come_to_a_sum_is_named) {
                            "(parallel.timeout): it answers, and at its start it has started 1 of 2 "
                            "operations");
   }
+}
+
+TEST(Gloo, a_part_that_does_not_connect_is_told_with_its_ranks_in_the_world) {
+  std::vector<std::string> errors(4);
+  on_gloo_ranks(4, [&](Communicator& comm) {
+    comm.sum(at::zeros({1}));
+    if (comm.rank() == 0) ::setenv("GLOO_SOCKET_IFNAME", "no-such-interface", /*overwrite=*/1);
+    comm.sum(at::zeros({1}));  // then all see it
+    errors[static_cast<size_t>(comm.rank())] =
+        error_of<CommError>([&] { comm.split(comm.rank() / 2); });
+  });
+  ::unsetenv("GLOO_SOCKET_IFNAME");
+  static const std::regex told(
+      "\\[comm\\] rank (0|1) does not connect to the other ranks of its part, ranks 0, 1: .*|"
+      "\\[comm\\] rank (2|3) does not connect to the other ranks of its part, ranks 2, 3: .*");
+  for (const auto& error : errors) EXPECT_TRUE(std::regex_match(error, told)) << error;
 }
 
 TEST(Gloo, one_rank_alone_works) {

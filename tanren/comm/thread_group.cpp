@@ -95,10 +95,6 @@ void gather_parts(const std::vector<Given>& ranks, size_t share) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 // All ranks, or those that one call of split() made a communicator of. Its members are guarded by
 // the group's mutex.
 struct Part {
@@ -112,6 +108,11 @@ struct Part {
   std::vector<int64_t> num_splits;  // by rank
 };
 
+std::string named(const Part& part) {
+  return part.number == 0 ? fmt::format("all {} ranks", part.ranks.size())
+                          : text_of_ranks(part.ranks);
+}
+
 std::vector<int> first_ranks(int size) {
   std::vector<int> ranks(static_cast<size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -122,16 +123,18 @@ std::vector<int> first_ranks(int size) {
 
 struct ThreadGroup::Shared : ThreadLine {
   Shared(int size, Options given)
-      : all(std::make_shared<Part>(first_ranks(size))), wires(*this, size) {
+      : ThreadLine(size), all(std::make_shared<Part>(first_ranks(size))), wires(*this) {
     bytes_per_second = given.bytes_per_second;
     timeout = given.timeout;
   }
 
   std::shared_ptr<Call> start(Part& part, int rank, const char* kind, const Given& given,
                               const Combine& combine);
-  void wait(const Part& part, Call& call);
+  void wait(const Part& part, int rank, Call& call);
   void combine_share(Call& call, std::unique_lock<std::mutex>& lock);
   [[noreturn]] void give_up(const Part& part, const Call& call);
+  // Of the ranks that have not come, the one with the fewest operations; below 0: none.
+  static int latest(const Part& part, const Call& call);
   // Of ranks of `parent`, for its rank `rank`; the same for all that name these ranks in the same
   // call.
   std::shared_ptr<Part> part_of(Part& parent, int rank, const std::vector<int>& ranks);
@@ -221,18 +224,21 @@ void ThreadGroup::Shared::combine_share(Call& call, std::unique_lock<std::mutex>
   changed.notify_all();
 }
 
-void ThreadGroup::Shared::wait(const Part& part, Call& call) {
+void ThreadGroup::Shared::wait(const Part& part, int rank, Call& call) {
   const auto start = Clock::now();
   while (call.missing > 0 && Clock::now() - start < kLooking) std::this_thread::yield();
-  std::unique_lock lock(mutex);
-  const auto ready = [&] { return call.missing == 0 || !aborted.empty(); };
-  if (!changed.wait_until(lock, start + timeout, ready)) give_up(part, call);
-  while (!call.done && aborted.empty() && call.taken < call.present.size()) {
-    combine_share(call, lock);
+  if (std::unique_lock lock(mutex); !call.done) {
+    const auto what = [&] { return fmt::format("a {} over {}", call.what, named(part)); };
+    const ThreadWaitScope waiting(*this, lock, part.ranks[static_cast<size_t>(rank)],
+                                  {what, [&] { return latest(part, call); }});
+    const auto ready = [&] { return call.missing == 0 || !aborted.empty(); };
+    if (!changed.wait_until(lock, start + timeout, ready)) give_up(part, call);
+    while (!call.done && aborted.empty() && call.taken < call.present.size()) {
+      combine_share(call, lock);
+    }
+    changed.wait(lock, [&] { return call.done || !aborted.empty(); });
+    if (!call.done) throw CommError(aborted);
   }
-  changed.wait(lock, [&] { return call.done || !aborted.empty(); });
-  if (!call.done) throw CommError(aborted);
-  lock.unlock();
   std::this_thread::sleep_until(call.arrives);
 }
 
@@ -241,24 +247,37 @@ void ThreadGroup::Shared::give_up(const Part& part, const Call& call) {
   for (size_t rank = 0; rank < call.present.size(); ++rank) {
     if (!call.present[rank]) late += (late.empty() ? "" : ", ") + to_text(part.ranks[rank]);
   }
-  aborted = fmt::format("[comm] operation {}, a {}: rank {} did not come within {} s", call.number,
-                        call.what, late, in_seconds(timeout));
+  aborted =
+      fmt::format("[comm] operation {}, a {}: rank {} did not come within {} s: {}", call.number,
+                  call.what, late, in_seconds(timeout), all_waits().of_late(latest(part, call)));
   changed.notify_all();
   throw CommError(aborted);
+}
+
+int ThreadGroup::Shared::latest(const Part& part, const Call& call) {
+  int found = -1;
+  int64_t fewest = 0;
+  for (size_t rank = 0; rank < call.present.size(); ++rank) {
+    if (call.present[rank] || (found >= 0 && part.next[rank] >= fewest)) continue;
+    found = part.ranks[rank];
+    fewest = part.next[rank];
+  }
+  return found;
 }
 
 namespace {
 
 class ThreadPending final : public Communicator::Pending {
  public:
-  ThreadPending(std::shared_ptr<ThreadGroup::Shared> shared, std::shared_ptr<Part> part,
+  ThreadPending(std::shared_ptr<ThreadGroup::Shared> shared, std::shared_ptr<Part> part, int rank,
                 std::shared_ptr<Call> call)
-      : shared_(std::move(shared)), part_(std::move(part)), call_(std::move(call)) {}
-  void wait() override { shared_->wait(*part_, *call_); }
+      : shared_(std::move(shared)), part_(std::move(part)), rank_(rank), call_(std::move(call)) {}
+  void wait() override { shared_->wait(*part_, rank_, *call_); }
 
  private:
   std::shared_ptr<ThreadGroup::Shared> shared_;
   std::shared_ptr<Part> part_;
+  const int rank_;
   std::shared_ptr<Call> call_;
 };
 
@@ -341,7 +360,7 @@ class ThreadCommunicator final : public Communicator {
   }
   int in_group(int rank) const { return part_->ranks[static_cast<size_t>(rank)]; }
   Work start(const char* kind, const Given& given, const Combine& combine) {
-    return std::make_unique<ThreadPending>(shared_, part_,
+    return std::make_unique<ThreadPending>(shared_, part_, rank_,
                                            shared_->start(*part_, rank_, kind, given, combine));
   }
   void check_parts(const at::Tensor& part, const at::Tensor& whole) const {

@@ -1,18 +1,32 @@
 // ThreadLine: what all ranks of a ThreadGroup and its parts share: one lock, the first failure, the
-// simulated link and the counters. Called by thread_group.cpp and thread_wires.cpp.
+// simulated link, the counters, and what each rank waits for. Called by thread_group.cpp and
+// thread_wires.cpp.
 #pragma once
+
+#include "tanren/comm/awaited.h"
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tanren {
 
 struct ThreadLine {
   using Clock = std::chrono::steady_clock;
+  // Both are called with the mutex held.
+  struct Wait {
+    std::function<std::string()> what;  // Awaited::what
+    std::function<int()> next;          // the rank that it waits for; below 0: none
+  };
+
+  explicit ThreadLine(int world_size) : waits(static_cast<size_t>(world_size)) {}
 
   void cancel(const std::string& why) {
     const std::lock_guard lock(mutex);
@@ -31,6 +45,17 @@ struct ThreadLine {
     return link_free;
   }
 
+  // What all wait for, each for what it has waited for the longest. The caller holds the mutex for
+  // as long as it uses the result.
+  Waits all_waits() const {
+    const auto of = [this](int rank) -> const std::list<Wait>& {
+      return waits[static_cast<size_t>(rank)];
+    };
+    return {waits.size(),
+            [of](int rank) { return of(rank).empty() ? -1 : of(rank).front().next(); },
+            [of](int rank) { return of(rank).empty() ? "" : of(rank).front().what(); }};
+  }
+
   double bytes_per_second = 0;  // of the link; 0: no link
   std::chrono::milliseconds timeout{};
   std::mutex mutex;
@@ -39,6 +64,28 @@ struct ThreadLine {
   std::string aborted;  // the first failure
   Clock::time_point link_free;
   int64_t operations = 0, bytes = 0;
+  std::vector<std::list<Wait>> waits;  // by rank; the newest last
+};
+
+// While it lives, the rank waits for this. Begins with the lock held, and ends with it held.
+class ThreadWaitScope {
+ public:
+  ThreadWaitScope(ThreadLine& line, std::unique_lock<std::mutex>& lock, int rank,
+                  ThreadLine::Wait wait)
+      : lock_(lock), waits_(line.waits[static_cast<size_t>(rank)]) {
+    place_ = waits_.insert(waits_.end(), std::move(wait));
+  }
+  ~ThreadWaitScope() {
+    if (!lock_.owns_lock()) lock_.lock();
+    waits_.erase(place_);
+  }
+  ThreadWaitScope(const ThreadWaitScope&) = delete;
+  ThreadWaitScope& operator=(const ThreadWaitScope&) = delete;
+
+ private:
+  std::unique_lock<std::mutex>& lock_;
+  std::list<ThreadLine::Wait>& waits_;
+  std::list<ThreadLine::Wait>::iterator place_;
 };
 
 }  // namespace tanren

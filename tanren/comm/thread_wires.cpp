@@ -21,7 +21,9 @@ namespace {
 
 // One rank's side of a message.
 struct MessageEnd {
-  at::Tensor tensor;
+  at::Tensor tensor;  // the caller's without its graph; undefined once it is not used any more
+  at::Device device;
+  int64_t bytes;
   std::string what;
   std::optional<c10::Event> given;  // of a device: the work that its stream had before
 };
@@ -65,7 +67,8 @@ struct ThreadWires::Message {
 std::shared_ptr<ThreadWires::Message> ThreadWires::start(const Wire& wire, bool sends,
                                                          const at::Tensor& tensor,
                                                          const std::string& what) {
-  MessageEnd end{tensor, what, marked(tensor.device())};
+  MessageEnd end{tensor.detach(), tensor.device(), static_cast<int64_t>(tensor.nbytes()), what,
+                 marked(tensor.device())};
   std::shared_ptr<Message> message;
   {
     const std::lock_guard lock(line_.mutex);
@@ -87,8 +90,8 @@ std::shared_ptr<ThreadWires::Message> ThreadWires::start(const Wire& wire, bool 
 }
 
 void ThreadWires::meet(const std::shared_ptr<Message>& message, const Wire& wire) {
-  const MessageEnd &sent = *message->sent, &received = *message->received;
-  const at::Tensor &from = sent.tensor, &to = received.tensor;
+  MessageEnd &sent = *message->sent, &received = *message->received;
+  const at::Tensor from = sent.tensor, to = received.tensor;
   std::string why;
   if (from.numel() != to.numel() || from.scalar_type() != to.scalar_type()) {
     const auto named = [](const std::string& what) {
@@ -118,40 +121,42 @@ void ThreadWires::meet(const std::shared_ptr<Message>& message, const Wire& wire
     line_.cancel(why);
     throw CommError(why);
   }
+  // A copy on devices may still run: each end keeps its tensor until its stream waits for the copy.
+  if (message->copied.empty()) sent.tensor = received.tensor = at::Tensor();
   const std::lock_guard lock(line_.mutex);
-  message->arrives = line_.carry(static_cast<int64_t>(from.nbytes()));
+  message->arrives = line_.carry(sent.bytes);
   message->is_done = true;
   line_.changed.notify_all();
 }
 
 void ThreadWires::wait(Message& message, const Wire& wire, bool sends, bool on_host) {
-  const MessageEnd& own = *(sends ? message.sent : message.received);
+  MessageEnd& own = *(sends ? message.sent : message.received);
   const int rank = sends ? wire.from : wire.to;
-  const Awaited awaited = awaited_message(sends ? wire.to : wire.from, !sends, own.what,
-                                          static_cast<int64_t>(own.tensor.nbytes()));
+  const Awaited awaited = awaited_message(sends ? wire.to : wire.from, !sends, own.what, own.bytes);
   {
     std::unique_lock lock(line_.mutex);
-    awaited_[static_cast<size_t>(rank)] = awaited;
+    const ThreadWaitScope waiting(line_, lock, rank,
+                                  {[&] { return awaited.what; }, [&] { return awaited.rank; }});
     const bool has_come = line_.changed.wait_for(
         lock, line_.timeout, [&] { return message.is_done || !line_.aborted.empty(); });
     if (!has_come) give_up(rank, awaited);
-    awaited_[static_cast<size_t>(rank)] = {};
     if (!message.is_done) throw CommError(told_while_waiting(line_.aborted, rank, awaited));
   }
   std::this_thread::sleep_until(message.arrives);
   for (const c10::Event& event : message.copied) {
     if (on_host) event.synchronize();
-    if (own.tensor.device().type() != event.device_type()) continue;
-    const at::Device device = own.tensor.device();
-    event.block(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    if (own.device.type() != event.device_type()) continue;
+    event.block(c10::impl::VirtualGuardImpl(own.device.type()).getStream(own.device));
   }
+  if (!message.copied.empty()) own.tensor = at::Tensor();
 }
 
 void ThreadWires::give_up(int rank, const Awaited& awaited) {
-  const int holder = holder_of(awaited_, awaited.rank);
-  line_.aborted = fmt::format("[comm] rank {} {}: {}", holder,
-                              holding_up(rank, in_seconds(line_.timeout), awaited),
-                              what_holds(awaited_[static_cast<size_t>(holder)]));
+  const Waits waits = line_.all_waits();
+  const int holder = waits.holder(awaited.rank);
+  line_.aborted =
+      fmt::format("[comm] rank {} {}: {}", holder,
+                  holding_up(rank, in_seconds(line_.timeout), awaited), waits.of_holder(holder));
   line_.changed.notify_all();
   throw CommError(line_.aborted);
 }

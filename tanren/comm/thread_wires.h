@@ -14,7 +14,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace tanren {
 
@@ -28,8 +27,7 @@ class ThreadWires {
   };
   struct Message;
 
-  ThreadWires(ThreadLine& line, int world_size)
-      : line_(line), awaited_(static_cast<size_t>(world_size)) {}
+  explicit ThreadWires(ThreadLine& line) : line_(line) {}
 
   // The side of the message that sends it, or the one that receives it. CommError.
   std::shared_ptr<Message> start(const Wire& wire, bool sends, const at::Tensor& tensor,
@@ -42,9 +40,8 @@ class ThreadWires {
   [[noreturn]] void give_up(int rank, const Awaited& awaited);
 
   ThreadLine& line_;
-  // Guarded by the line's mutex.
-  std::map<Wire, std::deque<std::shared_ptr<Message>>> waiting_;  // for their other side
-  std::vector<Awaited> awaited_;                                  // by rank
+  // For their other side; guarded by the line's mutex.
+  std::map<Wire, std::deque<std::shared_ptr<Message>>> waiting_;
 };
 
 }  // namespace tanren

@@ -2,6 +2,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
 #include "tanren/comm/on_ranks_test_util.h"
+#include "tanren/comm/with_parts.h"
 
 #include <ATen/ATen.h>
 
@@ -10,6 +11,8 @@
 #include <atomic>
 #include <chrono>
 #include <latch>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -101,7 +104,7 @@ TEST_P(Wires, the_rank_that_holds_up_a_chain_of_waits_is_named_with_what_was_awa
     TANREN_EXPECT_CONTAINS(error,
                            "[comm] rank 2 holds up rank 0, which has waited 2 s (parallel.timeout) "
                            "for rank 1 to send the gradient of microbatch 3 (8 bytes): it ");
-    TANREN_EXPECT_CONTAINS(error, "it waits for no message; its own code does not come back");
+    TANREN_EXPECT_CONTAINS(error, "it waits for no other rank; its own code does not come back");
   }
   // Each that waited says for what.
   TANREN_EXPECT_CONTAINS(errors[1],
@@ -117,7 +120,73 @@ TEST_P(Wires, two_that_wait_for_each_other_are_told_so) {
   });
   for (const auto& error : errors) {
     TANREN_EXPECT_CONTAINS(error, "to send what never comes (8 bytes)");
-    TANREN_EXPECT_CONTAINS(error, "the messages of the two do not match");
+    TANREN_EXPECT_CONTAINS(error, "their messages and sums do not match");
+  }
+}
+
+TEST_P(Wires, a_rank_that_waits_in_a_sum_of_its_part_is_not_blamed_for_the_one_that_does_not_come) {
+  std::vector<std::string> errors(3);
+  run_impatient(3, [&](Communicator& comm) {
+    const auto part = comm.split(comm.rank() == 0 ? 0 : 1);
+    comm.sum(at::zeros({1}));
+    std::string& error = errors[static_cast<size_t>(comm.rank())];
+    if (comm.rank() == 2) {
+      error = end_of_run(comm);
+      return;
+    }
+    if (comm.rank() == 1) std::this_thread::sleep_for(300ms);  // so that rank 0 is the first to ask
+    error = error_of<CommError>([&] {
+      if (comm.rank() == 0) comm.start_receive(at::zeros({2}), 1, kGradient)->wait();
+      if (comm.rank() == 1) part->sum(at::zeros({2}));
+    });
+  });
+  for (const auto& error : errors) {
+    TANREN_EXPECT_CONTAINS(error,
+                           "[comm] rank 2 holds up rank 0, which has waited 2 s (parallel.timeout) "
+                           "for rank 1 to send the gradient of microbatch 3 (8 bytes): it ");
+    TANREN_EXPECT_CONTAINS(error, "it waits for no other rank");
+  }
+}
+
+TEST_P(Wires, a_rank_that_is_late_for_a_sum_is_told_with_the_rank_that_holds_it_up) {
+  std::vector<std::string> errors(3);
+  run_impatient(3, [&](Communicator& comm) {
+    const auto part = comm.split(comm.rank() == 2 ? 1 : 0);
+    comm.sum(at::zeros({1}));
+    std::string& error = errors[static_cast<size_t>(comm.rank())];
+    if (comm.rank() == 2) {
+      error = end_of_run(comm);
+      return;
+    }
+    if (comm.rank() == 1) std::this_thread::sleep_for(300ms);  // so that rank 0 is the first to ask
+    error = error_of<CommError>([&] {
+      if (comm.rank() == 0) part->sum(at::zeros({2}));
+      if (comm.rank() == 1) comm.start_receive(at::zeros({2}), 2, kGradient)->wait();
+    });
+  });
+  for (const auto& error : errors) {
+    TANREN_EXPECT_CONTAINS(error, "rank 1 did not come ");
+    TANREN_EXPECT_CONTAINS(error,
+                           "it waits for rank 2 to send the gradient of microbatch 3 (8 bytes), "
+                           "and rank 2");
+    TANREN_EXPECT_CONTAINS(error, " holds it up: it waits for no other rank");
+  }
+}
+
+TEST_P(Wires, a_message_and_a_sum_that_wait_for_each_other_are_told_so) {
+  std::vector<std::string> errors(2);
+  run_impatient(2, [&](Communicator& comm) {
+    comm.sum(at::zeros({1}));
+    if (comm.rank() == 1) std::this_thread::sleep_for(300ms);  // so that rank 0 is the first to ask
+    errors[static_cast<size_t>(comm.rank())] = error_of<CommError>([&] {
+      if (comm.rank() == 0) comm.start_receive(at::zeros({2}), 1, kGradient)->wait();
+      if (comm.rank() == 1) comm.sum(at::zeros({2}));
+    });
+  });
+  for (const auto& error : errors) {
+    TANREN_EXPECT_CONTAINS(error, "[comm] rank 1 holds up rank 0");
+    TANREN_EXPECT_CONTAINS(error, "it waits itself for a sum");
+    TANREN_EXPECT_CONTAINS(error, "over all 2 ranks; these ranks wait for each other");
   }
 }
 
@@ -139,6 +208,20 @@ TEST_P(Wires, messages_of_different_sizes_are_told_on_both_ranks) {
                         "0, which receives a row of 3 Float elements"};
   for (const auto& error : errors) {
     for (const auto& part : parts) TANREN_EXPECT_CONTAINS(error, part);
+  }
+}
+
+TEST_P(Wires, messages_of_one_size_and_different_dtypes_are_told_on_both_ranks) {
+  std::vector<std::string> errors(2);
+  run_impatient(2, [&](Communicator& comm) {
+    comm.sum(at::zeros({1}));
+    errors[static_cast<size_t>(comm.rank())] = error_of<CommError>([&] {
+      if (comm.rank() == 0) comm.start_send(at::zeros({2}, at::kInt), 1)->wait();
+      if (comm.rank() == 1) comm.start_receive(at::zeros({2}), 0)->wait();
+    });
+  });
+  for (const auto& error : errors) {
+    TANREN_EXPECT_CONTAINS(error, over_gloo() ? "do not match" : "of 2 Int elements to rank 1");
   }
 }
 
@@ -195,6 +278,28 @@ TEST_P(Wires, a_rank_that_does_not_come_to_a_sum_of_a_part_is_named_as_of_the_wh
         error, over_gloo() ? "[comm] rank 3 did not come to a sum over gloo and 2 ranks"
                            : "a sum of 2 Float elements: rank 3 did not come within 2 s");
   }
+}
+
+// What a rank destroys after its part, as the parts of a run do that hold its model.
+struct SlowEnd {
+  ~SlowEnd() { std::this_thread::sleep_for(3s); }
+};
+
+// The connections of a part that is destroyed first would break before the cause is known.
+TEST_P(Wires, an_error_in_the_work_of_a_part_reaches_the_others_before_the_part_is_destroyed) {
+  std::string error;
+  const std::string thrown = error_of<std::runtime_error>([&] {
+    run(2, [&](Communicator& comm) {
+      const SlowEnd slow;
+      with_parts(comm, 0, [&](const std::shared_ptr<Communicator>& part) {
+        part->sum(at::zeros({1}));
+        if (comm.rank() == 1) throw std::runtime_error("[data] row 7 has 3 columns");
+        error = error_of<CommError>([&] { part->sum(at::zeros({2})); });
+      });
+    });
+  });
+  EXPECT_EQ(thrown, "[data] row 7 has 3 columns");
+  EXPECT_EQ(error, "[comm] rank 1: [data] row 7 has 3 columns");
 }
 
 TEST_P(Wires, a_message_goes_there_and_comes_back) {
@@ -373,15 +478,18 @@ TEST(ThreadWires, share_the_imitated_link_with_the_sums_of_all_parts) {
   EXPECT_GE(WireClock::now() - start, 20ms);
 }
 
-TEST(ThreadWires, of_another_dtype_are_told_on_both_ranks) {
-  std::vector<std::string> errors(2);
-  on_ranks(2, [&](Communicator& comm) {
-    errors[static_cast<size_t>(comm.rank())] = error_of<CommError>([&] {
-      if (comm.rank() == 0) comm.start_send(at::zeros({2}, at::kInt), 1)->wait();
-      if (comm.rank() == 1) comm.start_receive(at::zeros({2}), 0)->wait();
-    });
+TEST(ThreadWires, keep_neither_a_graph_nor_a_tensor_that_has_arrived) {
+  const ThreadGroup group(2);
+  const std::vector<at::Tensor> tensors = {at::ones({4}).requires_grad_(true) * 2, at::zeros({4})};
+  std::vector<Communicator::Work> works(2);
+  on_ranks(group, 2, [&](Communicator& comm) {
+    const auto own = static_cast<size_t>(comm.rank());
+    works[own] = own == 0 ? comm.start_send(tensors[0], 1) : comm.start_receive(tensors[1], 0);
+    EXPECT_EQ(tensors[own].use_count(), 1u);
+    works[own]->wait();
   });
-  for (const auto& error : errors) TANREN_EXPECT_CONTAINS(error, "of 2 Int elements to rank 1");
+  EXPECT_TRUE(at::equal(tensors[1], at::full({4}, 2.0)));
+  for (const at::Tensor& tensor : tensors) EXPECT_EQ(tensor.storage().use_count(), 1u);
 }
 
 TEST(Single, has_nobody_to_send_to_and_is_its_own_part) {

@@ -3,9 +3,9 @@
 // environment; with one rank nothing is opened. Internal to run/.
 #pragma once
 
-#include "tanren/base/error_line.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/backend.h"
+#include "tanren/comm/with_parts.h"
 #include "tanren/comm/world.h"
 #include "tanren/config/run_config.h"
 #include "tanren/data/dataset.h"
@@ -13,7 +13,6 @@
 #include "tanren/plan/plan.h"
 #include "tanren/train/device.h"
 
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -29,18 +28,15 @@ std::shared_ptr<Communicator> connect(const RunConfig& config, const World& worl
 void check_same_config(const std::shared_ptr<Communicator>& ranks, const RunConfig& config);
 
 // Calls `work` with this process's connection. An exception from it also ends the other ranks, and
-// is rethrown.
+// is rethrown. Parts of the ranks belong into with_parts() (comm/with_parts.h).
 template <typename Work>
 auto with_ranks(const RunConfig& config, const World& world, const AcceleratorKind& accelerators,
                 const Work& work) {
   const auto ranks = connect(config, world, accelerators);
-  try {
+  return cancel_if_it_throws(*ranks, [&] {
     check_same_config(ranks, config);
     return work(ranks);
-  } catch (...) {
-    ranks->cancel(line_of_current());
-    throw;
-  }
+  });
 }
 
 // ConfigError naming what differs between the data that the ranks have read: a fact in `facts`

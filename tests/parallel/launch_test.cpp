@@ -346,12 +346,24 @@ TEST_F(Launch, what_all_ranks_refuse_alike_is_said_once) {
 // The order in which the ranks end does not matter.
 TEST_F(Launch, what_one_rank_refuses_and_the_others_heard_of_is_said_once) {
   for (const char* pause : {"0.$RANK", "0.$((9 - RANK))"}) {
-    const std::string heard = "echo '[comm] rank 1: [run] out is finished; go on' >&2; exit 1";
+    // Each says what it waited for, too, if it waited for a message.
+    const std::string heard =
+        "echo \"[comm] rank 1: [run] out is finished; go on; rank $RANK waited for rank 1 to send "
+        "the gradient of microbatch $RANK (8 bytes)\" >&2; exit 1";
     const auto result = launch(3, kTogether + "sleep " + pause + "\n[ $RANK = 1 ] || { " + heard +
                                       "; }\necho '[run] out is finished; go on' >&2; exit 2");
     EXPECT_EQ(result.code, 2);
     EXPECT_EQ(result.err, "[run] out is finished; go on\n");
   }
+}
+
+TEST_F(Launch, what_each_waited_for_is_said_where_no_rank_here_says_the_cause) {
+  const auto result = launch(2, kTogether +
+                                    "echo \"[comm] rank 7 is gone; rank $RANK waited for rank "
+                                    "$((RANK + 6)) to send a row (8 bytes)\" >&2; exit 1");
+  EXPECT_EQ(result.code, 1);
+  TANREN_EXPECT_CONTAINS(result.err, "rank 0 waited for rank 6");
+  TANREN_EXPECT_CONTAINS(result.err, "rank 1 waited for rank 7");
 }
 
 TEST_F(Launch, ranks_that_fail_with_other_words_all_have_their_say) {

@@ -22,19 +22,19 @@ class ControlClient {
 
   void run() {
     notice_dead_machine(lines_.descriptor());
-    lines_.send(ControlMessage::line(ControlMessage::hello, options_.run_id, options_.size,
-                                     options_.rank, ::getpid(), machine_name()));
+    lines_.send(ControlMessage::line(ControlMessage::hello, kControlVersion, options_.run_id,
+                                     options_.size, options_.rank, ::getpid(), machine_name()));
     // Rank 0 reports the missing ranks when its timeout ends, a little later than ours.
     const auto deadline = Clock::now() + options_.timeout + std::chrono::seconds(5);
     for (;;) {
       const ControlMailbox::Outgoing outgoing = mailbox_.take();
       for (const auto& line : outgoing.lines) lines_.send(line);
       if (std::exchange(is_asked_, false)) {  // after the state, so that the server has the newest
-        const std::vector<int64_t> counts = mailbox_.num_operations();
-        const Awaited awaited = mailbox_.awaited();
-        lines_.send(ControlMessage::line(ControlMessage::here,
-                                         fmt::format("{}", fmt::join(counts, ",")), awaited.rank,
-                                         awaited.what));
+        const ControlMember own = mailbox_.reply();
+        lines_.send(ControlMessage::line(
+            ControlMessage::here, fmt::format("{}", fmt::join(own.num_operations, ",")),
+            fmt::format("{}", fmt::join(own.firsts, ",")), own.awaited.rank, own.awaited.part,
+            own.awaited.number, own.awaited.what));
       }
       if (outgoing.stop) break;
       if (!lines_.has_unsent()) mailbox_.set_sent();

@@ -33,6 +33,7 @@ class ControlChannel : private ControlMailbox {
   using ControlMailbox::failure;
   using ControlMailbox::held_up_by;
   using ControlMailbox::held_up_by_message;
+  using ControlMailbox::join;
   using ControlMailbox::leave;
   using ControlMailbox::on_failure;
   using ControlMailbox::set_state;

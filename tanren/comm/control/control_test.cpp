@@ -13,6 +13,7 @@
 #include <atomic>
 #include <csignal>
 #include <functional>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -111,12 +112,15 @@ TEST(ControlChannel, unverified_peers_are_refused_and_disturb_nobody) {
       {"GET / HTTP/1.1\r\n\r\n", "no way to begin"},
       {std::string("\x16\x03\x01\0\n", 5), "no way to begin"},
       {"hello\n", "no way to begin"},
-      {"hello r2 2 1 77 node\n", "another run"},
-      {"hello r1 3 1 77 node\n", "it says rank 1 of 3, and this run has 2"},
-      {"hello r1 2 0 77 node\n", "it says rank 0 of 2"},
-      {"hello r1 2 2 77 node\n", "it says rank 2 of 2"},
-      {"hello r1 2 -1 77 node\n", "it says rank -1 of 2"},
-      {"hello r1 2 1x 77 node\n", "it says rank -1 of 2"}};
+      {"hello 2 r1 2 1\n", "no way to begin"},
+      {"hello r1 2 1 77 node\n", "another version of tanren"},  // of before there were versions
+      {"hello 3 r1 2 1 77 node\n", "another version of tanren"},
+      {"hello 2 r2 2 1 77 node\n", "another run"},
+      {"hello 2 r1 3 1 77 node\n", "it says rank 1 of 3, and this run has 2"},
+      {"hello 2 r1 2 0 77 node\n", "it says rank 0 of 2"},
+      {"hello 2 r1 2 2 77 node\n", "it says rank 2 of 2"},
+      {"hello 2 r1 2 -1 77 node\n", "it says rank -1 of 2"},
+      {"hello 2 r1 2 1x 77 node\n", "it says rank -1 of 2"}};
   for (const auto& [said, answer] : cases) {
     Socket peer = peer_at(group.port());
     send_text(peer, said);
@@ -162,6 +166,8 @@ TEST(ControlChannel, counts_the_operations_of_a_part_apart_and_asks_its_ranks_al
   for (const size_t rank : {0, 1, 2, 3}) channels[rank]->count_operation();
   EXPECT_EQ(channels[3]->count_operation(2), 1);
   EXPECT_EQ(channels[3]->count_operation(2), 2);
+  for (const size_t rank : {1, 3}) channels[rank]->join(part);
+  for (const size_t rank : {0, 2}) channels[rank]->join({2, {0, 2}});
   for (const size_t rank : {1, 0}) channels[rank]->count_operation(1);
   TANREN_EXPECT_CONTAINS(channels[3]->held_up_by(2, "is late", part),
                          "rank 1 is late: it answers, and at its start it has started 0 of 2");
@@ -169,7 +175,47 @@ TEST(ControlChannel, counts_the_operations_of_a_part_apart_and_asks_its_ranks_al
   const ControlChannel::AwaitScope waits(channels[1]->mailbox(), awaited_message(2, true, "", 8));
   wait_for_a_new_round();
   TANREN_EXPECT_CONTAINS(channels[3]->held_up_by(2, "is late", part),
-                         "of 2 operations; it waits for rank 2 to send a message (8 bytes)");
+                         "of 2 operations; it waits for rank 2 to send a message (8 bytes), and "
+                         "rank 2, at its start, holds it up: it waits for no other rank");
+}
+
+// All of their numbers would be longer than a line may be.
+TEST(ControlChannel, asks_for_a_part_of_thousands_of_ranks) {
+  ControlGroup group(2);
+  auto channels = group.open();
+  ControlPart part{1, std::vector<int>(5000)};
+  std::iota(part.ranks.begin(), part.ranks.end(), 0);
+  for (const auto& channel : channels) channel->join(part);
+  TANREN_EXPECT_CONTAINS(
+      channels[1]->held_up_by(channels[1]->count_operation(1), "is late", part),
+      "rank 0 is late: it answers, and at its start it has started 0 of 1 operations");
+}
+
+TEST(ControlChannel, goes_on_from_a_rank_that_waits_in_a_sum_to_the_one_that_is_late_for_it) {
+  ControlGroup group(5);
+  auto channels = group.open();
+  // Parts of one index: ranks 0 and 4 have started no operation either, which says nothing.
+  for (const size_t rank : {0, 4}) channels[rank]->join({1, {0, 4}});
+  for (const size_t rank : {1, 2, 3}) channels[rank]->join({1, {1, 2, 3}});
+  for (const size_t rank : {1, 1, 2, 2, 3}) channels[rank]->count_operation(1);
+  channels[3]->set_state("step 7");
+  const Awaited sum{-1, "a sum over ranks 1, 2, 3", 1, 2};
+  const ControlChannel::AwaitScope first(channels[1]->mailbox(), sum);
+  TANREN_EXPECT_CONTAINS(
+      channels[0]->held_up_by_message(1, "is late"),
+      "rank 3 is late: it answers, and is at step 7; it waits for no other rank; its own code");
+  {
+    const ControlChannel::AwaitScope second(channels[3]->mailbox(),
+                                            awaited_message(0, true, "", 8));
+    wait_for_a_new_round();
+    TANREN_EXPECT_CONTAINS(channels[0]->held_up_by_message(1, "is late"),
+                           "rank 1 is late: it answers, and is at its start; it waits itself for a "
+                           "sum over ranks 1, 2, 3; these ranks wait for each other");
+  }
+  channels[3]->count_operation(1);
+  wait_for_a_new_round();
+  TANREN_EXPECT_CONTAINS(channels[0]->held_up_by_message(1, "is late"),
+                         "it waits itself for a sum over ranks 1, 2, 3, in which no other rank is");
 }
 
 TEST(ControlChannel, names_the_end_of_the_waits_for_messages) {
@@ -186,13 +232,13 @@ TEST(ControlChannel, names_the_end_of_the_waits_for_messages) {
   {
     const ControlChannel::AwaitScope second(channels[2]->mailbox(), of_3);
     for (const int asking : {0, 1}) {
-      TANREN_EXPECT_CONTAINS(
-          ask(asking, 2), "rank 3 is late: it answers, and is at step 7; it waits for no message");
+      TANREN_EXPECT_CONTAINS(ask(asking, 2),
+                             "rank 3 is late: it answers, and is at step 7; it waits for no other");
     }
     const ControlChannel::AwaitScope third(channels[3]->mailbox(), awaited_message(0, true, "", 8));
     TANREN_EXPECT_CONTAINS(ask(0, 2),
                            "rank 2 is late: it answers, and is at its start; it waits "
-                           "itself for rank 3 to take a message (8 bytes); the messages");
+                           "itself for rank 3 to take a message (8 bytes); these ranks wait");
   }
   TANREN_EXPECT_CONTAINS(ask(1, 0),
                          "rank 2 is late: it answers, and is at its start; it waits for no");
@@ -206,7 +252,7 @@ TEST(ControlChannel, names_who_does_not_answer) {
   std::thread first([&] { channels[0] = group.channel(0); });
   std::thread second([&] { channels[1] = group.channel(1); });
   const Socket silent = peer_at(group.port());
-  send_text(silent, "hello r1 3 2 77 node\nstate step 7\n");
+  send_text(silent, "hello 2 r1 3 2 77 node\nstate step 7\n");
   first.join();
   second.join();
   std::vector<std::string> texts(2);
@@ -243,7 +289,7 @@ TEST(ControlChannel, an_unverified_peer_behind_the_last_rank_is_let_go) {
   std::this_thread::sleep_for(50ms);  // so that they come in this order
   Socket peer = peer_at(group.port());
   std::this_thread::sleep_for(50ms);
-  send_text(rank, "hello r1 2 1 77 node\n");
+  send_text(rank, "hello 2 r1 2 1 77 node\n");
   EXPECT_EQ(all_received(std::move(peer)), "");
   send_text(rank, "fail [comm] rank 1: still heard\n");
   thread.join();

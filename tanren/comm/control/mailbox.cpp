@@ -55,6 +55,12 @@ void ControlMailbox::leave() {
   post(lock, ControlMessage::line(ControlMessage::bye));
 }
 
+void ControlMailbox::join(const ControlPart& part) {
+  const std::lock_guard lock(mutex_);
+  if (part.index >= firsts_.size()) firsts_.resize(part.index + 1, -1);
+  firsts_[part.index] = part.first();
+}
+
 int64_t ControlMailbox::count_operation(size_t part) {
   const std::lock_guard lock(mutex_);
   if (part >= num_operations_.size()) num_operations_.resize(part + 1);
@@ -63,13 +69,12 @@ int64_t ControlMailbox::count_operation(size_t part) {
 
 std::string ControlMailbox::held_up_by(int64_t number, const std::string& phrase,
                                        const ControlPart& part) {
-  const std::string ranks =
-      part.ranks.empty() ? "-" : fmt::format("{}", fmt::join(part.ranks, ","));
-  return ask(ControlMessage::line(ControlMessage::ask, number, part.index, ranks, -1), phrase);
+  return ask(ControlMessage::line(ControlMessage::ask, number, part.index, part.first(), -1),
+             phrase);
 }
 
 std::string ControlMailbox::held_up_by_message(int rank, const std::string& phrase) {
-  return ask(ControlMessage::line(ControlMessage::ask, 0, 0, "-", rank), phrase);
+  return ask(ControlMessage::line(ControlMessage::ask, 0, 0, 0, rank), phrase);
 }
 
 std::string ControlMailbox::ask(const std::string& question, const std::string& phrase) {
@@ -101,14 +106,14 @@ ControlMailbox::AwaitScope::~AwaitScope() {
   mailbox_->awaited_.erase(place_);
 }
 
-std::vector<int64_t> ControlMailbox::num_operations() const {
+ControlMember ControlMailbox::reply() const {
   const std::lock_guard lock(mutex_);
-  return num_operations_;
-}
-
-Awaited ControlMailbox::awaited() const {
-  const std::lock_guard lock(mutex_);
-  return awaited_.empty() ? Awaited() : awaited_.front();
+  ControlMember own = members_[static_cast<size_t>(options.rank)];
+  own.num_operations = num_operations_;
+  own.firsts = firsts_;
+  // The one that it has waited for the longest.
+  own.awaited = awaited_.empty() ? Awaited() : awaited_.front();
+  return own;
 }
 
 std::optional<std::string> ControlMailbox::failure(std::chrono::milliseconds timeout) const {

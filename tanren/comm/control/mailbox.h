@@ -32,13 +32,17 @@ struct ControlMember {
   // Its reply to an ask of the server.
   std::chrono::steady_clock::time_point replied{};
   std::vector<int64_t> num_operations;  // started, by ControlPart::index
+  std::vector<int64_t> firsts;  // the lowest rank of its part of each index; below 0: it has none
   Awaited awaited;
 };
 
-// Ranks that start the same operations in the same order: all of them, or those of a part.
+// Ranks that start the same operations in the same order: all of them, or those of a part. Parts
+// that share no rank may have the same index; with its lowest rank it is unique.
 struct ControlPart {
   size_t index = 0;        // of its count of operations; 0: of all ranks
-  std::vector<int> ranks;  // empty: all
+  std::vector<int> ranks;  // rising; empty: all
+
+  int first() const { return ranks.empty() ? 0 : ranks.front(); }
 };
 
 class ControlMailbox {
@@ -66,6 +70,8 @@ class ControlMailbox {
   // Announces that this rank has finished, so that its end is no failure.
   void leave();
 
+  // This rank is in the part from now on. Called before it counts operations of the part.
+  void join(const ControlPart& part);
   // Counts an operation that this rank starts in the part of this index. Returns its number there,
   // from 1 on.
   int64_t count_operation(size_t part = 0);
@@ -75,9 +81,10 @@ class ControlMailbox {
   // if a failure is known. Asks all ranks, and takes seconds if one does not answer.
   std::string held_up_by(int64_t number, const std::string& phrase, const ControlPart& part = {});
   // Names the rank that keeps the message of rank `rank` waiting: one that does not answer, else
-  // the one at the end of the waits that begin with that rank's.
+  // the one at the end of the waits that begin with that rank's. A rank that waits for a message
+  // waits for the other one; for an operation, for the rank of its part with the fewest.
   std::string held_up_by_message(int rank, const std::string& phrase);
-  // While it lives, this rank's replies say that it waits for this message. Costs no communication.
+  // While it lives, this rank's replies say that it waits for this. Costs no communication.
   class AwaitScope {
    public:
     // `mailbox` may be null.
@@ -120,9 +127,8 @@ class ControlMailbox {
     change([&] { num_sent_ = num_taken_; });
   }
   int wake_descriptor() const { return wake_.descriptor(); }
-  std::vector<int64_t> num_operations() const;
-  // The message that this rank has waited for the longest.
-  Awaited awaited() const;
+  // What this rank says of itself in a reply, in this member's last fields.
+  ControlMember reply() const;
   void set_complete() {
     change([&] { complete_ = true; });
   }
@@ -161,11 +167,11 @@ class ControlMailbox {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   // Guarded by mutex_.
-  std::vector<ControlMember> members_;  // by rank
-  std::vector<int64_t> num_operations_ = {0};
-  std::list<Awaited> awaited_;        // the newest last
-  std::vector<std::string> lines_;    // not taken yet
-  std::optional<std::string> state_;  // the newest, not taken yet
+  std::vector<ControlMember> members_;                        // by rank
+  std::vector<int64_t> num_operations_ = {0}, firsts_ = {0};  // by ControlPart::index
+  std::list<Awaited> awaited_;                                // the newest last
+  std::vector<std::string> lines_;                            // not taken yet
+  std::optional<std::string> state_;                          // the newest, not taken yet
   bool stop_ = false;
   int64_t num_taken_ = 0, num_sent_ = 0;  // calls of take()
   bool complete_ = false;

@@ -2,21 +2,25 @@
 // line: its word and its fields, a blank between them; the last field may contain blanks.
 //
 //   word     fields                     from → to         when
-//   hello    run size rank pid machine  client → server   first; any other beginning is refused
+//   hello    version run size rank pid  client → server   first; any other beginning is refused,
+//            machine                                      and so is another kControlVersion
 //   no       reason                     server → client   its hello is refused
 //   welcome  pid machine                server → clients  all ranks have connected
 //   state    text                       either            the sender's progress has changed
 //   fail     text                       client → server   the sender has failed
 //   news     text                       server → clients  the first failure of any rank
-//   ask      number part ranks awaited  client → server   which ranks are late? The wait for
-//            phrase                                       operation `number` of a part's ranks
-//                                                         ("0,2"; "-": of all), or for a message of
-//                                                         rank `awaited` (below 0: none), ended
+//   ask      number part first awaited  client → server   which ranks are late? The wait for
+//            phrase                                       operation `number` of the part of this
+//                                                         index and lowest rank, or for a message
+//                                                         of rank `awaited` (below 0: none), ended
 //                                                         without failure
 //   ask                                 server → clients  a rank has asked that
-//   here     numbers awaited text       client → server   reply to ask: the operations that it
-//                                                         has started, by part ("5,0,2"); the rank
-//                                                         and text of the message it waits for
+//   here     numbers firsts awaited     client → server   reply to ask, by index of parts: the
+//            part number text                             operations that it has started ("5,0,2"),
+//                                                         the lowest ranks of its parts ("0,-1,2");
+//                                                         the rank of the message or the part and
+//                                                         number of the operation that it waits
+//                                                         for, and the text of it
 //   answer   text                       server → client   to its ask: all have replied, or
 //                                                         kAnswerTimeout is over
 //   bye                                 either            the sender has finished
@@ -41,6 +45,8 @@
 
 namespace tanren {
 
+// Changes with the table above: ranks of different versions would misread each other.
+constexpr int64_t kControlVersion = 2;
 // A client's thread replies at once, whatever its run does.
 constexpr std::chrono::seconds kAnswerTimeout{3};
 // The longest time between two rounds of an end's thread.

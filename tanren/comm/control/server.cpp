@@ -13,6 +13,7 @@
 #include <list>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 
 namespace tanren {
@@ -55,8 +56,8 @@ class ControlServer {
     int rank;
     int64_t number;
     size_t part;
-    std::vector<int64_t> ranks;  // empty: all
-    int awaited;                 // below 0: none
+    int64_t first;  // the lowest rank of the part
+    int awaited;    // below 0: none
     std::string phrase;
     Clock::time_point asked;
   };
@@ -110,10 +111,14 @@ class ControlServer {
     const std::vector<std::string> lines = peer.lines.received();
     if (lines.empty()) return !peer.lines.is_open() || Clock::now() >= peer.until;
     ControlMessage hello(lines.front());
+    const bool is_hello = hello.word == ControlMessage::hello && !hello.text.empty();
+    const int64_t version = hello.next_number();
     const std::string run_id = hello.next();
     const int64_t size = hello.next_number(), rank = hello.next_number(), pid = hello.next_number();
     std::string refusal;
-    if (hello.word != ControlMessage::hello || pid <= 0) {
+    if (is_hello && version != kControlVersion) {
+      refusal = "it is of another version of tanren; start all ranks with the same";
+    } else if (!is_hello || pid <= 0) {
       refusal = "this is no way to begin";
     } else if (run_id != options_.run_id) {
       refusal = "another run meets here";
@@ -184,20 +189,23 @@ class ControlServer {
       case ControlMessage::fail: set_failure(message.text); break;
       case ControlMessage::ask: {
         const int64_t number = message.next_number(), part = message.next_number();
-        const std::vector<int64_t> ranks = message.next_numbers();
-        const int64_t awaited = message.next_number();
+        const int64_t first = message.next_number(), awaited = message.next_number();
         if (part < 0 || awaited >= options_.size) break;
         ask_all();
-        questions_.push_back({rank, number, static_cast<size_t>(part), ranks,
+        questions_.push_back({rank, number, static_cast<size_t>(part), first,
                               static_cast<int>(awaited), message.text, asked_});
         break;
       }
       case ControlMessage::here: {
         mailbox_.set(rank, &ControlMember::num_operations, message.next_numbers());
-        const int64_t awaited = message.next_number();
-        const bool is_rank = awaited >= 0 && awaited < options_.size;
+        mailbox_.set(rank, &ControlMember::firsts, message.next_numbers());
+        const int64_t awaited = message.next_number(), part = message.next_number();
+        const int64_t number = message.next_number();
+        const bool is_valid = awaited < options_.size && part >= 0;
         mailbox_.set(rank, &ControlMember::awaited,
-                     is_rank ? Awaited{static_cast<int>(awaited), message.text} : Awaited());
+                     is_valid ? Awaited{static_cast<int>(awaited), message.text,
+                                        static_cast<size_t>(part), number}
+                              : Awaited());
         mailbox_.set(rank, &ControlMember::replied, now);
         break;
       }
@@ -234,51 +242,79 @@ class ControlServer {
   // Empty while ranks may still reply.
   std::optional<std::string> answer_to(const Question& question) const {
     std::vector<ControlMember> members = mailbox_.members();
-    members[0].num_operations = mailbox_.num_operations();
-    members[0].awaited = mailbox_.awaited();
-    std::vector<int> silent, behind;
-    int64_t fewest = question.number;
-    for (int rank = 0; rank < options_.size; ++rank) {
+    members[0] = mailbox_.reply();
+    std::vector<int> silent;
+    for (int rank = 1; rank < options_.size; ++rank) {
       const ControlMember& member = members[static_cast<size_t>(rank)];
-      if (rank == question.rank || member.left) continue;
-      if (rank > 0 && member.replied < question.asked) silent.push_back(rank);
-      if (!takes_part(rank, question)) continue;
-      const std::vector<int64_t>& counts = member.num_operations;
-      const int64_t num = question.part < counts.size() ? counts[question.part] : 0;
-      if (num >= question.number || num > fewest) continue;
-      if (num < fewest) behind.clear();
-      fewest = num;
-      behind.push_back(rank);
+      if (!member.left && member.replied < question.asked) silent.push_back(rank);
     }
-    if (!silent.empty()) {
-      if (Clock::now() < question.asked + kAnswerTimeout) return std::nullopt;
-      return mailbox_.silent_text(silent, question.phrase);
-    }
-    if (question.awaited >= 0) return holder_of_message(question, members);
-    if (behind.empty()) return "";
-    const ControlMember& first = members[static_cast<size_t>(behind.front())];
-    return fmt::format(
-        "{} {}: it answers, and at {} it has started {} of {} operations; {}", names_of(behind),
-        question.phrase, place_in_run(first.state), fewest, question.number,
-        first.awaited.rank < 0 ? "its own code does not come back, or its data differ"
-                               : "it waits for " + first.awaited.what);
+    if (!silent.empty() && Clock::now() < question.asked + kAnswerTimeout) return std::nullopt;
+    std::erase(silent, question.rank);  // it has just asked
+    if (!silent.empty()) return mailbox_.silent_text(silent, question.phrase);
+    // It waits for this, even if it has waited for something else for longer.
+    Awaited& awaited = members[static_cast<size_t>(question.rank)].awaited;
+    awaited = {question.awaited, awaited.what, question.part, question.number};
+    return question.awaited >= 0 ? holder_of_message(question, members)
+                                 : late_for_operation(question, members);
   }
 
-  static bool takes_part(int rank, const Question& question) {
-    const auto& ranks = question.ranks;
-    return ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  // The ranks that have started the fewest operations of a part, and not operation `number`, for
+  // which `waiting` waits.
+  static std::vector<int> late_ranks(const std::vector<ControlMember>& members, int waiting,
+                                     size_t part, int64_t first, int64_t number) {
+    std::vector<int> late;
+    int64_t fewest = number;
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      const auto& [counts, firsts] = std::tie(members[rank].num_operations, members[rank].firsts);
+      if (static_cast<int>(rank) == waiting || members[rank].left) continue;
+      if (part > 0 && (part >= firsts.size() || firsts[part] != first)) continue;
+      const int64_t num = part < counts.size() ? counts[part] : 0;
+      if (num >= number || num > fewest) continue;
+      if (num < fewest) late.clear();
+      fewest = num;
+      late.push_back(static_cast<int>(rank));
+    }
+    return late;
+  }
+
+  static Waits waits_of(const std::vector<ControlMember>& members) {
+    const auto member = [&members](int rank) -> const ControlMember& {
+      return members[static_cast<size_t>(rank)];
+    };
+    const auto next = [&members, member](int rank) {
+      const auto& [awaited, firsts] = std::tie(member(rank).awaited, member(rank).firsts);
+      if (member(rank).left || awaited.number <= 0) return member(rank).left ? -1 : awaited.rank;
+      const int64_t first = awaited.part < firsts.size() ? firsts[awaited.part] : 0;
+      const auto late = late_ranks(members, rank, awaited.part, first, awaited.number);
+      return late.empty() ? -1 : late.front();
+    };
+    return {members.size(), next, [member](int rank) { return member(rank).awaited.what; },
+            [member](int rank) { return place_in_run(member(rank).state); },
+            [member](int rank) { return member(rank).left; }};
+  }
+
+  static std::string late_for_operation(const Question& question,
+                                        const std::vector<ControlMember>& members) {
+    const std::vector<int> late =
+        late_ranks(members, question.rank, question.part, question.first, question.number);
+    if (late.empty()) return "";
+    const ControlMember& first = members[static_cast<size_t>(late.front())];
+    const size_t part = question.part;
+    const int64_t num = part < first.num_operations.size() ? first.num_operations[part] : 0;
+    return fmt::format("{} {}: it answers, and at {} it has started {} of {} operations; {}{}",
+                       names_of(late), question.phrase, place_in_run(first.state), num,
+                       question.number, waits_of(members).of_late(late.front()),
+                       first.awaited.what.empty() ? ", or its data differ" : "");
   }
 
   static std::string holder_of_message(const Question& question,
                                        const std::vector<ControlMember>& members) {
-    std::vector<Awaited> all;
-    for (const ControlMember& member : members) all.push_back(member.awaited);
-    all[static_cast<size_t>(question.rank)].rank = question.awaited;
-    const int holder = holder_of(all, question.awaited);
+    const Waits waits = waits_of(members);
+    const int holder = waits.holder(question.awaited);
     const ControlMember& member = members[static_cast<size_t>(holder)];
     if (member.left) return fmt::format("rank {} {}: it has left", holder, question.phrase);
     return fmt::format("rank {} {}: it answers, and is at {}; {}", holder, question.phrase,
-                       place_in_run(member.state), what_holds(member.awaited));
+                       place_in_run(member.state), waits.of_holder(holder));
   }
 
   void report_missing() {
