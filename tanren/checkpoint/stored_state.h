@@ -1,8 +1,8 @@
 // Optimizer state in a file for each rank: the state of its slices of parameters if ranks share it,
 // or of its whole parameters if it holds a stage of the model. A StoredState returns any range of
-// the state, from slices or from whole tensors, so that it loads on any other number of ranks. Mapped files are read where they are touched.
-// Invariant: a slice is a range of a parameter's elements in their order in memory, which may
-// differ from that of its shape.
+// the state, from slices or from whole tensors, so that it loads on any other number of ranks.
+// Mapped files are read where they are touched. Invariant: a slice is a range of a parameter's
+// elements in their order in memory, which may differ from that of its shape.
 #pragma once
 
 #include "tanren/base/state.h"

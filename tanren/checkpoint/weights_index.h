@@ -1,6 +1,6 @@
-// The index of weights that lie in several files, as transformers writes it: a JSON file beside them
+// The index of weights in several files, as transformers writes it: a JSON file beside them
 // (model.safetensors.index.json) that names the file of each tensor. Called by weights_file for any
-// index, and by checkpoint, whose stages write a file each.
+// index, and by checkpoint, for the files that stages write.
 #pragma once
 
 #include "tanren/checkpoint/weights_file.h"

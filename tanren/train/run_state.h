@@ -81,8 +81,8 @@ struct RunState {
   // The weights and buffers that this rank holds, by name.
   TensorMap model_tensors() const;
   State optimizer_state() const;
-  // What this rank writes to a checkpoint. Of what several stages hold, its owner alone writes it;
-  // of what replicas hold alike, each has all.
+  // What this rank writes to a checkpoint: a tensor that several stages hold is written by its
+  // owner alone. Replicas return the same, except slices of the optimizer's state.
   TensorMap model_to_write() const;
   SlicedState optimizer_to_write() const;
   State average_to_write() const;
@@ -99,8 +99,8 @@ struct RunState {
   // objectives have averages. `slices`: of the optimizer's state, if it is stored in slices.
   void load(at::Device device, const State& model, const State& optimizer, const State& run,
             const State& average = {}, const std::vector<StateSlice>& slices = {});
-  // Loads weights and buffers alone. `tensors` may be those of the whole model: this rank takes what
-  // it holds.
+  // Loads weights and buffers alone. `tensors` may be those of the whole model: this rank takes
+  // what it holds.
   void load_model(const TensorMap& tensors, const std::string& what);
 };
 

@@ -14,8 +14,8 @@ namespace tanren {
 // The slices that this rank's state covers; `start` comes before every name.
 std::vector<StateSlice> slices_in(const Objective& objective, const std::string& start);
 
-// What this rank writes of the optimizer's state. Of a parameter that several stages hold, its owner
-// alone writes it. `start` comes before every name.
+// What this rank writes of the optimizer's state: that of a parameter which several stages hold is
+// written by its owner alone. `start` comes before every name.
 SlicedState state_to_write(const Objective& objective, const std::string& start);
 
 // Those entries of a whole state that are of parameters which this rank's optimizer updates.
