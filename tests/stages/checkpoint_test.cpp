@@ -6,6 +6,7 @@
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/interop/export.h"
 #include "tanren/run/prepare.h"
+#include "tanren/train/take_over.h"
 
 #include <gtest/gtest.h>
 
@@ -58,10 +59,14 @@ StagedRun tied_run(const TokenData& data) {
   return run;
 }
 
-void resume(StageRank& rank, const fs::path& checkpoint) {
-  load_checkpoint(rank.state, checkpoint, rank.parts);
+void begin_at_cursor(StageRank& rank) {
   rank.batches = std::make_unique<BatchStream>(make_loader(rank.state, rank.parts, rank.data),
                                                *rank.parts.ranks);
+}
+
+void resume(StageRank& rank, const fs::path& checkpoint) {
+  load_checkpoint(rank.state, checkpoint, rank.parts);
+  begin_at_cursor(rank);
 }
 
 // Goes on from the folder's newest checkpoint, if there is one, and saves at the end. Returns the
@@ -279,6 +284,33 @@ TEST(StageCheckpoints, are_read_where_a_stage_holds_them_alone) {
       EXPECT_TRUE(at::equal(tensor, whole.optimizer.tensors.at(name))) << name;
     }
   });
+}
+
+TEST(StageCheckpoints, are_taken_over_by_a_fork_of_any_layout) {
+  const TokenData data(38);
+  const TemporaryFolder folder;
+  const fs::path undisturbed = folder.path() / "undisturbed";
+  const auto whole = go_on(laid_out(tied_run(data), kPlain), undisturbed, 5);
+  go_on(laid_out(tied_run(data), kMesh), folder.path() / "saved", 3);
+  const Snapshot saved = read_checkpoint(*latest_checkpoint(folder.path() / "saved"));
+  const TakenParts everything{.objectives = {{"train.loss", {true, true, true, true}}},
+                              .flags = true,
+                              .position = true,
+                              .random = true,
+                              .evaluations = true};
+  for (const Layout& layout : kLayouts) {
+    SCOPED_TRACE(layout.name);
+    on_mesh(laid_out(tied_run(data), layout), [&](StageRank& rank) {
+      const auto left = take_over(rank.state, rank.parts.device, saved, everything, FreezePlan());
+      EXPECT_TRUE(left.empty()) << left.front();
+      begin_at_cursor(rank);
+      for (size_t i = 3; i < whole.size(); ++i) {
+        const double loss = rank.step().objectives.at(0).loss;
+        if (!rank.parts.ranks->world().is_first()) continue;
+        EXPECT_LE(std::abs(loss - whole[i]), 1e-10 * std::abs(whole[i])) << i + 1;
+      }
+    });
+  }
 }
 
 TEST(StageCheckpoints, are_exported_as_the_whole_model) {
