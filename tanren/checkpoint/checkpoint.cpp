@@ -7,12 +7,14 @@
 #include "tanren/checkpoint/manifest.h"
 #include "tanren/checkpoint/step_folders.h"
 #include "tanren/checkpoint/values_json.h"
+#include "tanren/checkpoint/weights_index.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/formats/safetensors.h"
 
-#include <algorithm>
 #include <charconv>
 #include <functional>
+#include <set>
+#include <string_view>
 
 namespace tanren {
 
@@ -31,41 +33,104 @@ constexpr const char* kConfig = "config.toml";
 constexpr const char* kPlan = "plan.txt";
 constexpr const char* kOrigin = "origin.json";
 
-// The file of rank `rank` if `ranks` ranks share the optimizer's state.
-std::string slices_name(int64_t rank, int64_t ranks) {
-  return fmt::format("optimizer-{:05}-of-{:05}.safetensors", rank, ranks);
+constexpr const char* kModelParts = "model";
+constexpr const char* kOptimizerParts = "optimizer";
+constexpr const char* kAverageParts = "average";
+constexpr int64_t kMostParts = 99'999;
+
+std::string part_name(const std::string& kind, const FilePart& part) {
+  return fmt::format("{}-{:05}-of-{:05}.safetensors", kind, part.part, part.parts);
 }
 
-// The number of files with slices, by the name of the first; 0: none.
-int64_t num_slice_files(const fs::path& folder) {
-  const std::string start = "optimizer-00000-of-", end = ".safetensors";
+std::vector<std::string> part_names(const std::string& kind, int64_t parts) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < parts; ++i) names.push_back(part_name(kind, {i, parts}));
+  return names;
+}
+
+// The number of parts of which the file `name` is one; 0: it is none.
+int64_t num_parts(const std::string& name, const std::string& kind) {
+  constexpr std::string_view kEnd = ".safetensors", kOf = "-of-";
+  const size_t of = name.rfind(kOf);
+  if (!name.starts_with(kind + "-") || !name.ends_with(kEnd) || of == std::string::npos) return 0;
+  FilePart part;
+  const auto read = [&](size_t begin, size_t end, int64_t& number) {
+    if (begin >= end) return false;
+    const auto result = std::from_chars(name.data() + begin, name.data() + end, number);
+    return result.ec == std::errc() && result.ptr == name.data() + end;
+  };
+  const bool is_read = read(kind.size() + 1, of, part.part) &&
+                       read(of + kOf.size(), name.size() - kEnd.size(), part.parts);
+  const bool is_part = is_read && part.part >= 0 && part.part < part.parts &&
+                       part.parts <= kMostParts && part_name(kind, part) == name;
+  return is_part ? part.parts : 0;
+}
+
+// The names of all parts of a kind of file of which the folder has some; empty: it has none.
+std::vector<std::string> parts_in(const fs::path& folder, const std::string& kind) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), last_one; !error && at != last_one;
        at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    int64_t ranks = 0;
-    if (!name.starts_with(start) || !name.ends_with(end)) continue;
-    const char* last = name.data() + name.size() - end.size();
-    const auto result = std::from_chars(name.data() + start.size(), last, ranks);
-    const bool read = result.ec == std::errc() && result.ptr == last;
-    if (read && ranks > 0 && slices_name(0, ranks) == name) return ranks;
+    const int64_t parts = num_parts(at->path().filename().string(), kind);
+    if (parts > 0) return part_names(kind, parts);
   }
-  if (!error) return 0;
+  if (!error) return {};
   throw CheckpointError(fmt::format(
       "[checkpoint] {} cannot be listed ({}); use an older step folder, or a copy of this one",
       folder.string(), error.message()));
 }
 
-// Writes all files except slices of the optimizer's state.
-void write_files(const fs::path& folder, const Snapshot& snapshot, bool shared) {
-  write_safetensors(folder / kModel, snapshot.model.tensors, {{"format", "pt"}}, Narrow::widened);
-  if (!shared) write_safetensors(folder / kOptimizer, snapshot.optimizer.tensors);
-  const bool averages = !snapshot.average.tensors.empty();
-  if (averages) write_safetensors(folder / kAverage, snapshot.average.tensors, {{"format", "pt"}});
+std::string index_of(const std::string& file) { return file + ".index.json"; }
+
+bool has_averages(const Snapshot& snapshot) {
+  return !snapshot.average.tensors.empty() || !snapshot.average.values.empty();
+}
+
+bool in_parts(const FilePart& file) { return file.parts > 1; }
+
+bool writes_part(const FilePart& file) { return in_parts(file) && file.part >= 0; }
+
+void write_parts(const fs::path& folder, const Snapshot& snapshot) {
+  const auto& [model, optimizer, names] = snapshot.parts;
+  if (writes_part(model)) {
+    write_safetensors(folder / part_name(kModelParts, model), snapshot.model.tensors,
+                      {{"format", "pt"}}, Narrow::widened);
+    if (has_averages(snapshot)) {
+      write_safetensors(folder / part_name(kAverageParts, model), snapshot.average.tensors,
+                        {{"format", "pt"}});
+    }
+  }
+  if (writes_part(optimizer)) {
+    write_slices(folder / part_name(kOptimizerParts, optimizer), snapshot.optimizer,
+                 snapshot.slices);
+  }
+}
+
+// A whole file of weights, or the index of its parts.
+void write_weights_of(const char* kind, const fs::path& file, const TensorMap& tensors,
+                      const SnapshotParts& parts, Narrow narrow) {
+  if (in_parts(parts.model)) {
+    write_index(file.parent_path() / index_of(file.filename().string()),
+                part_names(kind, parts.model.parts), parts.names);
+  } else {
+    write_safetensors(file, tensors, {{"format", "pt"}}, narrow);
+  }
+}
+
+// Writes all files but the parts, which are there.
+void write_files(const fs::path& folder, const Snapshot& snapshot) {
+  const bool whole = !in_parts(snapshot.parts.optimizer), averages = has_averages(snapshot);
+  write_weights_of(kModelParts, folder / kModel, snapshot.model.tensors, snapshot.parts,
+                   Narrow::widened);
+  if (whole) write_safetensors(folder / kOptimizer, snapshot.optimizer.tensors);
+  if (averages) {
+    write_weights_of(kAverageParts, folder / kAverage, snapshot.average.tensors, snapshot.parts,
+                     Narrow::as_it_is);
+  }
   write_safetensors(folder / kRandom, snapshot.run.tensors);
   Json state{{"run", values_to_json(snapshot.run.values)},
              {"optimizer",
-              values_to_json(shared ? std::map<std::string, Value>() : snapshot.optimizer.values)},
+              values_to_json(whole ? snapshot.optimizer.values : std::map<std::string, Value>())},
              {"model", values_to_json(snapshot.model.values)}};
   if (averages) state["average"] = values_to_json(snapshot.average.values);
   write_file(folder / kState, exact_json_text(state, 1) + "\n");
@@ -75,8 +140,10 @@ void write_files(const fs::path& folder, const Snapshot& snapshot, bool shared) 
   write_manifest(folder);
 }
 
+// A safetensors file, or those of an index.
 TensorMap read_tensors(const fs::path& path) {
   try {
+    if (path.extension() == ".json") return read_index(path).content.tensors;
     return read_safetensors(path).tensors;
   } catch (const DataError& error) {
     throw CheckpointError(error.what());
@@ -111,7 +178,7 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& 
     fs::create_directories(folder);
     remove_unfinished(folder);
     temporary = make_step_folder(target);
-    write_files(temporary, snapshot, /*shared=*/false);
+    write_files(temporary, snapshot);
     put_in_place(temporary, target);
   } catch (const fs::filesystem_error& failure) {
     fs::remove_all(temporary, ignored);
@@ -165,13 +232,10 @@ fs::path write_shared_checkpoint(const fs::path& folder, int64_t step, const Sna
       temporary = make_step_folder(target);
     });
     temporary = folder / gather_texts(ranks, temporary.filename().string()).front();
-    do_together(ranks, target, [&] {
-      write_slices(temporary / slices_name(ranks.rank(), ranks.world_size()), snapshot.optimizer,
-                   snapshot.slices);
-    });
+    do_together(ranks, target, [&] { write_parts(temporary, snapshot); });
     do_together(ranks, target, [&] {
       if (!is_first) return;
-      write_files(temporary, snapshot, /*shared=*/true);
+      write_files(temporary, snapshot);
       put_in_place(temporary, target);
     });
   } catch (...) {
@@ -214,30 +278,42 @@ std::map<std::string, Value> run_values_of(const fs::path& step_folder) {
 }
 
 Snapshot read_checkpoint(const fs::path& step_folder, int64_t rank, int64_t ranks) {
-  const int64_t files = is_complete(step_folder) ? num_slice_files(step_folder) : 0;
-  std::vector<std::string> required = {kModel, kRandom, kState, kConfig, kPlan};
-  std::vector<std::string> others;  // files with slices that another rank verifies
-  if (files == 0) required.emplace_back(kOptimizer);
-  for (int64_t i = 0; i < files; ++i) {
-    required.push_back(slices_name(i, files));
-    if (i % ranks != rank) others.push_back(required.back());
+  const bool can_be_read = is_complete(step_folder);
+  std::vector<std::string> shared;
+  const auto find_parts = [&](const char* kind) {
+    auto names = can_be_read ? parts_in(step_folder, kind) : std::vector<std::string>();
+    shared.insert(shared.end(), names.begin(), names.end());
+    return names;
+  };
+  const auto optimizer = find_parts(kOptimizerParts), model = find_parts(kModelParts),
+             average = find_parts(kAverageParts);
+  const fs::path model_file = model.empty() ? kModel : index_of(kModel);
+  const fs::path average_file = average.empty() ? kAverage : index_of(kAverage);
+  std::vector<std::string> required = {model_file.string(), kRandom, kState, kConfig, kPlan};
+  if (optimizer.empty()) required.emplace_back(kOptimizer);
+  if (!average.empty()) required.push_back(average_file.string());
+  std::set<std::string> others;  // parts that another rank verifies
+  for (size_t i = 0; i < shared.size(); ++i) {
+    required.push_back(shared[i]);
+    if (static_cast<int64_t>(i) % ranks != rank) others.insert(shared[i]);
   }
-  verify_manifest(step_folder, required, [&](const std::string& name) {
-    return std::find(others.begin(), others.end(), name) != others.end();
-  });
+  verify_manifest(step_folder, required,
+                  [&](const std::string& name) { return others.count(name) > 0; });
   const auto state = parse_ordered_json(read_file(step_folder / kState));
-  const bool averages = fs::exists(step_folder / kAverage);
+  const bool averages = fs::exists(step_folder / average_file);
   Snapshot snapshot{
-      .model = read_part(step_folder / kModel, state, "model"),
+      .model = read_part(step_folder / model_file, state, "model"),
       .optimizer = {},
-      .average = averages ? read_part(step_folder / kAverage, state, "average") : State{},
+      .average = averages ? read_part(step_folder / average_file, state, "average") : State{},
       .run = read_part(step_folder / kRandom, state, "run"),
       .config_toml = read_file(step_folder / kConfig),
       .plan_text = read_file(step_folder / kPlan),
       .origin = origin_of(step_folder)};
-  if (files == 0) snapshot.optimizer = read_part(step_folder / kOptimizer, state, "optimizer");
-  for (int64_t i = 0; i < files; ++i) {
-    read_slices(step_folder / slices_name(i, files), snapshot.optimizer, snapshot.slices);
+  if (optimizer.empty()) {
+    snapshot.optimizer = read_part(step_folder / kOptimizer, state, "optimizer");
+  }
+  for (const std::string& name : optimizer) {
+    read_slices(step_folder / name, snapshot.optimizer, snapshot.slices);
   }
   return snapshot;
 }

@@ -5,8 +5,10 @@
 //             random.safetensors state.json config.toml plan.txt origin.json (if there is one)
 //             manifest.json COMPLETE
 //   best      a link to the best step folder
-// If ranks share the optimizer's state, there are optimizer-<rank>-of-<ranks>.safetensors instead
-// of optimizer.safetensors. One writer at a time (the run folder's lock ensures it).
+// What several ranks hold, each writes as its part. If they share the optimizer's state, there are
+// optimizer-<part>-of-<parts>.safetensors instead of optimizer.safetensors. If they hold a stage of
+// the model each, the weights and averages are in parts, too, each with an index
+// (model.safetensors.index.json). One writer at a time (the run folder's lock ensures it).
 #pragma once
 
 #include "tanren/base/state.h"
@@ -22,6 +24,17 @@
 
 namespace tanren {
 
+// The part that this rank writes of a kind of file.
+struct FilePart {
+  int64_t part = 0;   // below 0: another rank writes what this one holds
+  int64_t parts = 1;  // 1: one whole file, which rank 0 writes
+};
+
+struct SnapshotParts {
+  FilePart model, optimizer;            // the averages are in parts as the model is
+  std::vector<std::string> names = {};  // all tensors of a model in parts, in the model's order
+};
+
 struct Snapshot {
   State model;  // weights and buffers
   State optimizer;
@@ -31,6 +44,7 @@ struct Snapshot {
   std::string plan_text;
   std::vector<StateSlice> slices = {};  // of the optimizer's state; empty: it is whole
   std::string origin = {};              // JSON: the run's data, changes in the run; empty: unknown
+  SnapshotParts parts = {};             // to write; a snapshot that was read is whole
 };
 
 // Writes folder/step-<step>. Keeps the newest `keep` complete step folders and those of the steps
@@ -41,10 +55,10 @@ std::filesystem::path write_checkpoint(const std::filesystem::path& folder, int6
                                        const Snapshot& snapshot, int64_t keep,
                                        const std::vector<int64_t>& best = {});
 
-// The same if ranks share the optimizer's state. All ranks call it at the same time, each with its
-// own slices, and each writes these; rank 0 writes the rest and makes the folder visible once all
-// ranks have flushed their slices. Either all ranks return or all throw a RunError naming the
-// failed rank.
+// The same if ranks hold parts of the state. All ranks call it at the same time, each with its own
+// `snapshot.parts`, and each writes these; rank 0 writes the rest and makes the folder visible once
+// all ranks have flushed theirs. Either all ranks return or all throw a RunError naming the failed
+// rank.
 std::filesystem::path write_shared_checkpoint(const std::filesystem::path& folder, int64_t step,
                                               const Snapshot& snapshot, int64_t keep,
                                               const std::vector<int64_t>& best,
@@ -66,9 +80,9 @@ std::string origin_of(const std::filesystem::path& step_folder);
 // reason. CheckpointError if the file is damaged.
 std::map<std::string, Value> run_values_of(const std::filesystem::path& step_folder);
 
-// Reads and verifies a step folder. CheckpointError naming the file and what is wrong with it.
-// Tensors are read when they are touched. If several ranks read it, each verifies its share of the
-// files with slices, and all other files.
+// Reads and verifies a step folder: all that any number of ranks wrote. CheckpointError naming the
+// file and what is wrong with it. Tensors are read when they are touched. If several ranks read it
+// together, each verifies its share of the files in parts, and all other files.
 Snapshot read_checkpoint(const std::filesystem::path& step_folder, int64_t rank = 0,
                          int64_t ranks = 1);
 

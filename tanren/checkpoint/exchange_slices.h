@@ -10,11 +10,6 @@
 
 namespace tanren {
 
-struct SlicedState {
-  State state;
-  std::vector<StateSlice> slices;
-};
-
 // Every rank gives its slices, `mine`, and receives copies of those slices of all ranks for which
 // `wants` is true. Tensors are broadcast to all ranks one after the other. Throws CommError.
 SlicedState exchange_slices(Communicator& ranks, const SlicedState& mine,

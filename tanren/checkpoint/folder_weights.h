@@ -13,9 +13,9 @@ struct FolderWeights {
   std::filesystem::path file;
   std::string remark;  // which weights they are, if that is not obvious; else empty
 };
-// The folder's model.safetensors. The model of the newest checkpoint instead, if there is no
-// model.safetensors or the run continued after it wrote that file; the remark then reports that the
-// run continued. CheckpointError if there is neither.
+// The folder's model.safetensors, or the index of its parts. The model of the newest checkpoint
+// instead, if there is no such file or the run continued after it wrote it; the remark then reports
+// that the run continued. CheckpointError if there is neither.
 FolderWeights weights_of_folder(const std::filesystem::path& folder);
 
 // read_weights and state_dict_of; for a folder, FolderWeights::remark comes first in state.remarks.

@@ -93,7 +93,10 @@ void read_slices(const std::filesystem::path& path, State& state, std::vector<St
       slices.push_back(slice_of(json));
       if (!is_sound(slices.back())) fail("its slice " + slices.back().name + " is no range");
     }
-    for (const auto& [name, tensor] : file.tensors) state.tensors.set(name, tensor);
+    for (const auto& [name, tensor] : file.tensors) {
+      if (state.tensors.contains(name)) fail("it has " + name + ", which another part has, too");
+      state.tensors.set(name, tensor);
+    }
     const auto parsed = parse_ordered_json(values->second);
     if (parsed.is_discarded()) fail("its list of slices is damaged");
     state.values.merge(values_from_json(parsed));

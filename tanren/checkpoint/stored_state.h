@@ -1,8 +1,8 @@
-// Optimizer state that ranks share: each rank keeps the state of its slices and writes it to its
-// own file. A StoredState returns any range of the state, from slices or from whole tensors, so
-// that it loads on any other number of ranks. Mapped files are read where they are touched.
-// Invariant: a slice is a range of a parameter's elements in their order in memory, which may
-// differ from that of its shape.
+// Optimizer state in a file for each rank: the state of its slices of parameters if ranks share it,
+// or of its whole parameters if it holds a stage of the model. A StoredState returns any range of
+// the state, from slices or from whole tensors, so that it loads on any other number of ranks.
+// Mapped files are read where they are touched. Invariant: a slice is a range of a parameter's
+// elements in their order in memory, which may differ from that of its shape.
 #pragma once
 
 #include "tanren/base/state.h"
@@ -24,12 +24,18 @@ struct StateSlice {
   std::vector<int64_t> sizes, strides;  // of the parameter
 };
 
+// A rank's part of the state. Without slices it is whole, under the parameters' names.
+struct SlicedState {
+  State state;
+  std::vector<StateSlice> slices;
+};
+
 // Writes one rank's file: safetensors, with the slices and the plain values as JSON in its
 // metadata.
 void write_slices(const std::filesystem::path& path, const State& state,
                   const std::vector<StateSlice>& slices);
 // Adds the file's tensors, values and slices to `state` and `slices`. CheckpointError naming the
-// file.
+// file, also if it has a tensor that `state` has already.
 void read_slices(const std::filesystem::path& path, State& state, std::vector<StateSlice>& slices);
 
 // A range of a parameter's elements whose state is requested.

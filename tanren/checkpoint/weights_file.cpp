@@ -2,17 +2,14 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
-#include "tanren/base/json_text.h"
-#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/checkpoint/manifest.h"
 #include "tanren/checkpoint/step_folders.h"
+#include "tanren/checkpoint/weights_index.h"
 #include "tanren/formats/pt_file.h"
 #include "tanren/formats/safetensors.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -28,7 +25,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kZipMagic("PK\x03\x04", 4);
-constexpr size_t kLongestName = 255;  // of a file, on Linux
 
 bool begins_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
@@ -59,41 +55,6 @@ bool is_safetensors(std::string_view start) {
 bool is_zip_or_pickle(std::string_view start) {
   const bool pickle = start.size() > 1 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5;
   return pickle || begins_with(start, kZipMagic);
-}
-
-WeightsFile read_index(const fs::path& path) {
-  const auto fail = [&](const std::string& what) {
-    throw CheckpointError("[checkpoint] " + path.string() + ": " + one_line(what) +
-                          "; download the index and its files again");
-  };
-  const auto json = parse_json(read_file(path));
-  if (json.is_discarded() || !json.is_object() || !json.contains("weight_map") ||
-      !json["weight_map"].is_object()) {
-    fail("it is no index of weights (no weight_map)");
-  }
-  std::set<std::string> files, wanted;
-  for (const auto& [name, file] : json["weight_map"].items()) {
-    if (!file.is_string()) fail("tensor " + name + " has no file");
-    const std::string text = file.get<std::string>();
-    if (text.find('/') != std::string::npos) fail("file " + text + " lies in another folder");
-    if (text != one_line(text) || text.size() > kLongestName ||
-        fs::path(text).extension() == ".json" || !fs::is_regular_file(path.parent_path() / text)) {
-      fail("file " + text + " is not there, or no file of weights");
-    }
-    files.insert(text);
-    wanted.insert(name);
-  }
-  WeightsFile all;
-  all.kind = fmt::format("{} files by their index", files.size());
-  for (const auto& file : files) {
-    const auto part = read_weights(path.parent_path() / file);
-    for (const auto& [name, tensor] : part.content.tensors) {
-      if (wanted.erase(name) == 0) fail("tensor " + name + " of " + file + " is not in the index");
-      all.content.tensors.set(name, tensor);
-    }
-  }
-  if (!wanted.empty()) fail("tensor " + *wanted.begin() + " is in none of its files");
-  return all;
 }
 
 // A whole number among a file's metadata.
@@ -127,10 +88,27 @@ bool strip(TensorMap& tensors, std::string_view prefix) {
   return true;
 }
 
+// The folder's model.safetensors, or the index of its parts if it has that alone.
+fs::path model_in(const fs::path& folder) {
+  const fs::path whole = folder / "model.safetensors", index = whole.string() + ".index.json";
+  return !fs::exists(whole) && fs::exists(index) ? index : whole;
+}
+
+// An index in a step folder says nothing of a part of another save; the manifest does.
+void verify_parts(const fs::path& index) {
+  const fs::path folder = index.parent_path();
+  if (!is_complete(folder)) return;
+  const std::string name = index.filename().string();
+  const std::string start = name.substr(0, name.find('.')) + "-";
+  verify_manifest(folder, {name}, [&](const std::string& file) {
+    return file != name && !file.starts_with(start);
+  });
+}
+
 }  // namespace
 
 FolderWeights weights_of_folder(const fs::path& folder) {
-  const fs::path exported = folder / "model.safetensors";
+  const fs::path exported = model_in(folder);
   const auto newest = latest_checkpoint(folder / "checkpoints");
   if (!newest && !fs::exists(exported)) {
     throw CheckpointError("[checkpoint] " + folder.string() +
@@ -138,8 +116,9 @@ FolderWeights weights_of_folder(const fs::path& folder) {
                           "weights file or a run folder");
   }
   if (!newest) return {exported, ""};
-  const fs::path of_newest = *newest / "model.safetensors";
+  const fs::path of_newest = model_in(*newest);
   if (!fs::exists(exported)) return {of_newest, ""};
+  if (exported.extension() == ".json") return {exported, ""};  // not ours
   const Metadata metadata = read_safetensors(exported).metadata;
   // A run may export its best step, so its metadata also have the last step of the run then,
   // run_step. Older exports have only their own step: the run continued if it saved after the
@@ -153,7 +132,9 @@ FolderWeights weights_of_folder(const fs::path& folder) {
                   step, come ? *come : *of);
   const auto kind = metadata.find("weights");
   if (kind != metadata.end() && kind->second == "averaged") {
-    remark += " (its raw weights: the averaged ones are in its average.safetensors)";
+    remark += fmt::format(" (its raw weights: the averaged ones are in its {})",
+                          of_newest.extension() == ".json" ? "average.safetensors.index.json"
+                                                           : "average.safetensors");
   }
   return {of_newest, remark};
 }
@@ -172,7 +153,10 @@ NamedWeights read_state_dict(const fs::path& path) {
 
 WeightsFile read_weights(const fs::path& named) {
   const fs::path path = fs::is_directory(named) ? weights_of_folder(named).file : named;
-  if (path.extension() == ".json") return read_index(path);
+  if (path.extension() == ".json") {
+    verify_parts(path);
+    return read_index(path);
+  }
   const std::string start = first_bytes(path);
   if (!is_safetensors(start) && (is_zip_or_pickle(start) || is_torch_extension(path))) {
     auto file = read_pt(path);

@@ -49,9 +49,13 @@ TEST(WeightsFile, an_index_that_does_not_fit_its_files_is_refused) {
   TANREN_EXPECT_CONTAINS(error_of(R"({"weight_map": {"x": "a.safetensors", "y": "a.safetensors",
                                       "z": "a.safetensors"}})"),
                          "tensor z is in none");
+  write_safetensors(folder.path() / "b.safetensors", named({"x"}));
+  TANREN_EXPECT_CONTAINS(error_of(R"({"weight_map": {"x": "b.safetensors",
+                                                     "y": "a.safetensors"}})"),
+                         "tensor x is in a.safetensors, too");
   TANREN_EXPECT_CONTAINS(error_of(R"({"weight_map": {"x": "../a.safetensors"}})"),
                          "another folder");
-  TANREN_EXPECT_CONTAINS(error_of(R"({"weight_map": {"x": "b.safetensors"}})"), "b.safetensors");
+  TANREN_EXPECT_CONTAINS(error_of(R"({"weight_map": {"x": "c.safetensors"}})"), "c.safetensors");
 }
 
 TEST(WeightsFile, several_files_are_one_by_their_index) {

@@ -1,9 +1,11 @@
 #include "tanren/interop/export.h"
 
+#include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/temporary.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/step_folders.h"
 
 #include <unistd.h>
 
@@ -61,6 +63,17 @@ Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average)
   return weights;
 }
 
+// No rank of a run in stages has the whole model: the run's last checkpoint has it.
+Weights weights_of_stages(const fs::path& checkpoints, bool wants_average) {
+  const auto last = latest_checkpoint(checkpoints);
+  if (!last) {
+    throw CheckpointError("[export] " + checkpoints.string() +
+                          " has no complete checkpoint, from which a run in stages exports its "
+                          "weights; go on with it from there or train again");
+  }
+  return weights_of(*last, step_of(*last), wants_average);
+}
+
 Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) {
   const bool wants_average = parts.plan.average.evaluate;
   for (const auto& ranked : run.selection.best) {
@@ -69,6 +82,7 @@ Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) 
       return weights_of(*checkpoint, ranked.step, wants_average);
     }
   }
+  if (run.stage != nullptr) return weights_of_stages(folder / "checkpoints", wants_average);
   return weights_of(run, wants_average);
 }
 

@@ -25,7 +25,8 @@ constexpr const char* kWholeFile = "model.tanren.safetensors";
 // Writes folder/model.tanren.safetensors and model.safetensors, a second name for the same bytes;
 // each is written completely or not at all. The metadata holds the step, the kind of weights and
 // `description`. If the best checkpoint no longer exists, the next best is exported, and in the end
-// `run` itself.
+// `run` itself; of a run in stages, its last checkpoint, read tensor by tensor (CheckpointError if
+// there is none).
 Exported export_weights(const RunState& run, const Parts& parts,
                         const std::filesystem::path& folder, const Metadata& description);
 

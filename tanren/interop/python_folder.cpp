@@ -228,7 +228,7 @@ PythonFolder write_python_folder(const fs::path& path, const fs::path& folder,
   if (fs::is_directory(path)) {
     const FolderWeights newest = weights_of_folder(path);
     remark = newest.remark;
-    if (!remark.empty()) read.tensors = read_safetensors(newest.file).tensors;
+    if (!remark.empty()) read.tensors = read_weights(newest.file).content.tensors;
   }
   const auto description = description_of(read.metadata, file, {}, registry.known());
   check_described(description, read.tensors, file.string(), registry.models);

@@ -25,8 +25,8 @@
 namespace tanren {
 
 void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint, const Parts& parts) {
-  const RankAxis& data = parts.ranks->data();
-  const Snapshot snapshot = read_checkpoint(checkpoint, data.rank(), data.size());
+  const RankAxis& world = parts.ranks->world();
+  const Snapshot snapshot = read_checkpoint(checkpoint, world.rank(), world.size());
   state.load(parts.device, snapshot.model, snapshot.optimizer, snapshot.run, snapshot.average,
              snapshot.slices);
 }

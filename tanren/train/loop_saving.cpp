@@ -12,15 +12,34 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 #include <vector>
 
 namespace tanren {
 
 namespace {
 
-// Whether every rank has a part of a checkpoint to write.
+// Whether every rank takes part in writing a checkpoint.
 bool writes_together(const Parts& parts) {
-  return !parts.ranks->world().alone() && parts.plan.parallel.zero > 0;
+  const bool in_parts = parts.plan.parallel.zero > 0 || parts.stage != nullptr;
+  return in_parts && !parts.ranks->world().alone();
+}
+
+// Who writes what: the first replica what all of its stage hold alike, each rank its share of an
+// optimizer's state.
+SnapshotParts parts_to_write(const RunState& run, const Parts& parts) {
+  const Ranks& ranks = *parts.ranks;
+  SnapshotParts own;
+  if (run.stage != nullptr) {
+    own.model = {.part = ranks.data().is_first() ? ranks.pipeline().rank() : -1,
+                 .parts = ranks.pipeline().size()};
+    own.names = run.task.module->named_parameters().keys();
+    for (const auto& item : run.task.module->named_buffers()) own.names.push_back(item.key());
+  }
+  const bool shares = parts.plan.parallel.zero > 0 && !ranks.data().alone();
+  own.optimizer = own.model;
+  if (shares) own.optimizer = {.part = ranks.world().rank(), .parts = ranks.world().size()};
+  return own;
 }
 
 }  // namespace
@@ -34,9 +53,11 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
     if (const auto failure = flush_for_checkpoint(*sink)) unwritten = failure;
   }
   Snapshot snapshot;
-  snapshot.model.tensors = run.model_tensors();
-  snapshot.optimizer = run.optimizer_state();
-  snapshot.average = run.average_state();
+  snapshot.model.tensors = run.model_to_write();
+  auto [optimizer, slices] = run.optimizer_to_write();
+  snapshot.optimizer = std::move(optimizer);
+  snapshot.slices = std::move(slices);
+  snapshot.average = run.average_to_write();
   snapshot.run = run.run_state(parts.device);
   snapshot.config_toml = inputs.config_toml;
   snapshot.plan_text = inputs.plan_text;
@@ -47,7 +68,7 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   const int64_t keep = parts.plan.checkpoint.keep + spared;
   std::filesystem::path written;
   if (writes_together(parts)) {
-    snapshot.slices = run.optimizer_slices();
+    snapshot.parts = parts_to_write(run, parts);
     written = write_shared_checkpoint(checkpoints, run.step(), snapshot, keep, best,
                                       parts.ranks->world().communicator());
   } else {

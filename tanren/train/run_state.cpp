@@ -46,16 +46,38 @@ State RunState::optimizer_state() const {
   return state;
 }
 
-std::vector<StateSlice> RunState::optimizer_slices() const {
-  std::vector<StateSlice> slices;
+namespace {
+
+TensorMap owned_by(const RunState& run, const TensorMap& tensors) {
+  if (run.stage == nullptr) return tensors;
+  TensorMap owned;
+  for (const auto& [name, tensor] : tensors) {
+    if (run.owns(name)) owned.set(name, tensor);
+  }
+  return owned;
+}
+
+}  // namespace
+
+TensorMap RunState::model_to_write() const { return owned_by(*this, model_tensors()); }
+
+SlicedState RunState::optimizer_to_write() const {
+  SlicedState own;
   for (const auto& phase : phases) {
     for (const auto& objective : phase.objectives) {
-      if (!objective.shards) continue;
-      const auto own = slices_in(objective, phase.spec.name + "." + objective.spec.name + ".");
-      slices.insert(slices.end(), own.begin(), own.end());
+      const auto start = phase.spec.name + "." + objective.spec.name + ".";
+      const auto [state, slices] = state_to_write(objective, start);
+      for (const auto& [name, tensor] : state.tensors) own.state.tensors.set(name, tensor);
+      own.state.values.insert(state.values.begin(), state.values.end());
+      own.slices.insert(own.slices.end(), slices.begin(), slices.end());
     }
   }
-  return slices;
+  return own;
+}
+
+State RunState::average_to_write() const {
+  const State own = average_state();
+  return {owned_by(*this, own.tensors), own.values};
 }
 
 std::vector<WeightAverage*> RunState::averages() const {
@@ -152,7 +174,8 @@ void RunState::load(at::Device device, const State& model, const State& optimize
       if (!objective.trains) {
         // The optimizer's state is of no use.
       } else if (slices.empty() && !objective.shards) {
-        objective.optimizer->load(part_below(optimizer, path));
+        const State whole = part_below(optimizer, path);
+        objective.optimizer->load(stage == nullptr ? whole : state_of_updated(objective, whole));
       } else {
         load_ranges(objective, path + ".", stored);
       }

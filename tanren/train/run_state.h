@@ -80,11 +80,16 @@ struct RunState {
 
   // Whether this rank holds the parameter or buffer of this name.
   bool holds(const std::string& name) const { return stage == nullptr || stage->holds(name); }
+  // Whether it is the one of the stages that hold it which speaks for it.
+  bool owns(const std::string& name) const { return stage == nullptr || stage->owns(name); }
   // The weights and buffers that this rank holds, by name.
   TensorMap model_tensors() const;
   State optimizer_state() const;
-  // The slices that optimizer_state() consists of if ranks share it; otherwise none.
-  std::vector<StateSlice> optimizer_slices() const;
+  // What this rank writes to a checkpoint: a tensor that several stages hold is written by its
+  // owner alone. Replicas return the same, except slices of the optimizer's state.
+  TensorMap model_to_write() const;
+  SlicedState optimizer_to_write() const;
+  State average_to_write() const;
   // Counters, flags, scalers, and the generators of the CPU and of `device` (Parts::device).
   State run_state(at::Device device) const;
   // The averages of all objectives under the weights' names; empty: none.
@@ -93,6 +98,7 @@ struct RunState {
   // model_tensors() with the averaged tensors in place of the raw ones, if there are averages.
   TensorMap averaged_tensors() const;
   // Loads in place and restores requires_grad, and the generators of the CPU and of `device`.
+  // The states may be those of the whole model: this rank takes what it holds, and reads no more.
   // CheckpointError listing names and shapes if the model differs. `average` is needed if the
   // objectives have averages. `slices`: of the optimizer's state, if it is stored in slices.
   void load(at::Device device, const State& model, const State& optimizer, const State& run,

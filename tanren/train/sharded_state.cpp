@@ -55,6 +55,45 @@ std::vector<StateSlice> slices_in(const Objective& objective, const std::string&
 
 namespace {
 
+// Those entries of `state` whose parameter or slice is in `names`, with `start` before each.
+State entries_of(const State& state, const std::set<std::string>& names, const std::string& start) {
+  const auto takes = [&](const std::string& name) {
+    return names.count(split_state_name(name).first) > 0;
+  };
+  State entries;
+  for (const auto& [name, tensor] : state.tensors) {
+    if (takes(name)) entries.tensors.set(start + name, tensor);
+  }
+  for (const auto& [name, value] : state.values) {
+    if (takes(name)) entries.values[start + name] = value;
+  }
+  return entries;
+}
+
+}  // namespace
+
+SlicedState state_to_write(const Objective& objective, const std::string& start) {
+  const auto slices = slices_in(objective, start);
+  SlicedState own;
+  std::set<std::string> names;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const NamedParameter& parameter = objective.updated[i];
+    if (objective.stage && !objective.stage->owns(parameter.rule_name())) continue;
+    names.insert(parameter.name);
+    if (objective.shards) own.slices.push_back(slices[i]);
+  }
+  own.state = entries_of(objective.optimizer->state(), names, start);
+  return own;
+}
+
+State state_of_updated(const Objective& objective, const State& whole) {
+  std::set<std::string> names;
+  for (const NamedParameter& parameter : objective.updated) names.insert(parameter.name);
+  return entries_of(whole, names, "");
+}
+
+namespace {
+
 enum class Wanted { all, what_is_there, whole_parameters };
 
 [[noreturn]] void fail_other(const std::string& whole, const std::string& key) {

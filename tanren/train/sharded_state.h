@@ -1,5 +1,6 @@
-// The optimizer's state of an objective as stored in files: in slices if ranks share it. It is
-// loaded from the slices of any number of ranks, or from whole tensors. Called by RunState.
+// The optimizer's state of an objective as stored in files: in slices if ranks share it, of a
+// stage's parameters alone if the model is in stages. It is loaded from the slices of any number of
+// ranks, or from whole tensors. Called by RunState.
 #pragma once
 
 #include "tanren/checkpoint/exchange_slices.h"
@@ -12,6 +13,13 @@ namespace tanren {
 
 // The slices that this rank's state covers; `start` comes before every name.
 std::vector<StateSlice> slices_in(const Objective& objective, const std::string& start);
+
+// What this rank writes of the optimizer's state: that of a parameter which several stages hold is
+// written by its owner alone. `start` comes before every name.
+SlicedState state_to_write(const Objective& objective, const std::string& start);
+
+// Those entries of a whole state that are of parameters which this rank's optimizer updates.
+State state_of_updated(const Objective& objective, const State& whole);
 
 // Loads the state of the objective's optimizer, each element from where it is stored.
 // CheckpointError if something is missing or of another kind; then nothing has changed.

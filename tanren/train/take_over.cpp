@@ -35,12 +35,13 @@ std::string kept_copy(const std::string& parameter, const std::string& path, con
   return "";
 }
 
-// The objective's weights as the checkpoint has them, each under its name in the optimizer's state:
-// the fp32 copies of those that had some, in whichever objective.
-TensorMap widest_weights(const Objective& objective, const std::string& path, const Snapshot& from,
-                         const StoredState& stored) {
+// The objective's weights that this rank holds as the checkpoint has them, each under its name in
+// the optimizer's state: the fp32 copies of those that had some, in whichever objective.
+TensorMap widest_weights(const RunState& run, const Objective& objective, const std::string& path,
+                         const Snapshot& from, const StoredState& stored) {
   TensorMap weights;
   for (const NamedParameter& parameter : objective.all) {
+    if (!run.holds(parameter.name)) continue;
     const std::string name = path + "." + parameter.name;
     at::Tensor weight = from.model.tensors.at(parameter.name);
     const std::string kept = kept_copy(parameter.name, path, from, stored);
@@ -62,7 +63,7 @@ void take_weights(RunState& run, const Snapshot& from, const StoredState& stored
   for (Phase& phase : run.phases) {
     for (Objective& objective : phase.objectives) {
       const std::string path = path_of(phase, objective);
-      const State copies{widest_weights(objective, path, from, stored), {}};
+      const State copies{widest_weights(run, objective, path, from, stored), {}};
       for (const NamedParameter& parameter : objective.all) {
         if (!run.holds(parameter.name)) continue;
         const std::string name = path + "." + parameter.name + "." + kMasterWeight;

@@ -58,8 +58,8 @@ struct LoopResult {
 };
 
 // Writes run's checkpoint under inputs.checkpoints and returns its folder. Keeps `spared` older
-// checkpoints beyond those of checkpoint.keep. If ranks share the optimizer's state, every rank
-// calls it at the same time.
+// checkpoints beyond those of checkpoint.keep. If ranks share the optimizer's state or hold a stage
+// each, every rank calls it at the same time.
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const LoopInputs& inputs, int64_t spared = 0);
 

@@ -176,6 +176,7 @@ TEST_F(ZeroLoop, refuses_a_damaged_or_missing_file_of_a_rank) {
 
 Snapshot snapshot_of(int rank, bool can_be_written) {
   Snapshot snapshot;
+  snapshot.parts.optimizer = {.part = rank, .parts = 2};
   snapshot.model.tensors.set("w", at::ones({4, 4}));
   const int64_t begin = 8 * rank;
   snapshot.slices = {
