@@ -131,12 +131,15 @@ void plan_pipeline(const Request& request, Plan& plan) {
   if (!problem.empty()) throw ConfigError(problem);
   const CutOptions options = cut_options(plan);
   PipelineCut cut;
+  std::string why = "the first block of each later stage";
   if (!asked.empty()) {
     cut = cut_named(model, asked);
   } else if (const auto balanced = cut_balanced(model, options)) {
     cut = *balanced;
-  } else {  // none fits: the stages' lines say so
+    why += ", so that the slowest stage has the fewest multiply-adds";
+  } else {
     cut = cut_smallest(model, options).value();
+    why += ", so that the largest stage has the fewest bytes; no cut fits memory_limit";
   }
   for (const size_t place : cut) parallel.cut_at.push_back(model.blocks[place].name);
   const auto stages = stage_costs(model, cut, options);
@@ -147,10 +150,7 @@ void plan_pipeline(const Request& request, Plan& plan) {
   plan.lines.push_back(pipeline);
   plan.lines.push_back(schedule);
   plan.lines.push_back({"cut_at", join(parallel.cut_at),
-                        asked.empty() ? Source::planned : request.source("parallel.cut_at"),
-                        asked.empty() ? "of the cuts that fit, the one whose slowest stage has the "
-                                        "fewest multiply-adds"
-                                      : "the first block of each later stage"});
+                        asked.empty() ? Source::planned : request.source("parallel.cut_at"), why});
   tell_stages(model, stages, options, plan);
 }
 
