@@ -33,6 +33,14 @@ void refuse_pictures(const Request& request) {
       "has the whole model; set it to 0");
 }
 
+void refuse_estimates(const Plan& plan) {
+  const AveragePlan& average = plan.average;
+  if (average.kind == Averaging::none || average.buffers != AverageBuffers::estimate) return;
+  throw ConfigError(
+      "[plan] average.buffers is \"estimate\", which runs the whole model, and with "
+      "parallel.pipeline no rank has it; set average.buffers = \"average\" or \"copy\"");
+}
+
 CutOptions cut_options(const Plan& plan) {
   const ParallelPlan& parallel = plan.parallel;
   const int64_t microbatches = plan.batch.accumulation_steps;
@@ -111,6 +119,7 @@ void plan_pipeline(const Request& request, Plan& plan) {
   if (parallel.pipeline == 1) return;
   refuse_several_objectives(request);
   refuse_pictures(request);
+  refuse_estimates(plan);
   const std::string microbatches = to_text(plan.batch.accumulation_steps);
   const std::string window =
       fmt::format("{} microbatch{} in a window", microbatches, microbatches == "1" ? "" : "es");

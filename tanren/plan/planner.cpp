@@ -55,8 +55,8 @@ Plan make_plan(const RunConfig& config, const Machine& given, const ModelProfile
   plan_determinism(request, plan);
   plan_memory(request, plan);
   plan_memory_format(request, plan);
-  plan_pipeline(request, plan);
   plan_average(request, plan);
+  plan_pipeline(request, plan);
   plan_evaluation(request, plan);
   plan_schedule(request, plan);
   return plan;
