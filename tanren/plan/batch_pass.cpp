@@ -8,25 +8,25 @@ namespace tanren {
 
 namespace {
 
-// "30 = 1 rank × 30"; "30 over 4 ranks, 7 or 8 each"
-std::string shares(const BatchPlan& batch) {
+// "30 = 1 rank × 30"; "30 over 4 ranks, 7 or 8 each". `rank`: who has a share.
+std::string shares(const BatchPlan& batch, const std::string& rank) {
   const int64_t ranks = batch.world_size, least = batch.global_batch / ranks;
   const std::string all = to_text(batch.global_batch);
   if (least == batch.per_rank) {
-    return fmt::format("{} = {}{}{}", all, to_text(ranks), ranks == 1 ? " rank × " : " ranks × ",
+    return fmt::format("{} = {} {}{} × {}", all, to_text(ranks), rank, ranks == 1 ? "" : "s",
                        to_text(least));
   }
   if (least > 0) {
-    return fmt::format("{} over {} ranks, {} or {} each", all, to_text(ranks), to_text(least),
+    return fmt::format("{} over {} {}s, {} or {} each", all, to_text(ranks), rank, to_text(least),
                        to_text(batch.per_rank));
   }
-  return fmt::format("{} over {} ranks: {} of them get no sample of it", all, to_text(ranks),
+  return fmt::format("{} over {} {}s: {} of them get no sample of it", all, to_text(ranks), rank,
                      to_text(ranks - batch.global_batch));
 }
 
 // "30 = 1 rank × 30; 30 = 4 microsteps × 7 + 1 × 2"
-std::string arithmetic(const BatchPlan& batch) {
-  std::string text = fmt::format("{}; {} = ", shares(batch), to_text(batch.per_rank));
+std::string arithmetic(const BatchPlan& batch, const std::string& rank) {
+  std::string text = fmt::format("{}; {} = ", shares(batch, rank), to_text(batch.per_rank));
   const bool uneven = batch.last_microbatch != batch.microbatch;
   const int64_t full = batch.accumulation_steps - (uneven ? 1 : 0);
   text +=
@@ -54,8 +54,8 @@ std::string of_stages(const Request& request, const Plan& plan, bool asked) {
   if (stages == 1) return "";
   const int64_t microbatches = plan.batch.accumulation_steps;
   if (request.profile.couples_samples && !asked) {
-    return "; they stay whole for batch norm, and the stages work one after the other: "
-           "batch.microbatch splits them, which batch norm sees";
+    return "; it stays whole for batch norm, so the stages work one after the other: "
+           "batch.microbatch splits it, which batch norm sees";
   }
   if (microbatches >= stages || asked) return "";
   return fmt::format("; {} stages want more: a larger batch.global_batch", to_text(stages));
@@ -99,8 +99,9 @@ void plan_batch(const Request& request, Plan& plan) {
   batch.last_microbatch = batch.per_rank - (batch.accumulation_steps - 1) * batch.microbatch;
   batch.steps_per_epoch = batch.keep_last ? (samples + batch.global_batch - 1) / batch.global_batch
                                           : samples / batch.global_batch;
-  plan.lines.push_back(
-      {"global_batch", to_text(batch.global_batch), source, reason + arithmetic(batch)});
+  const bool in_stages = plan.parallel.pipeline > 1;
+  plan.lines.push_back({"global_batch", to_text(batch.global_batch), source,
+                        reason + arithmetic(batch, in_stages ? "replica" : "rank")});
 
   std::string why = batch.accumulation_steps > 1
                         ? fmt::format(
@@ -108,7 +109,7 @@ void plan_batch(const Request& request, Plan& plan) {
                               "global count, so the update equals the whole batch's",
                               to_text(batch.accumulation_steps))
                         : "a rank's whole share at once";
-  const bool opened = !asked && plan.parallel.pipeline > 1;
+  const bool opened = !asked && in_stages;
   if (too_large) why += fmt::format("; {} is more than there is", to_text(config.batch.microbatch));
   if (request.profile.couples_samples && batch.accumulation_steps > 1) {
     why = fmt::format(
