@@ -116,6 +116,32 @@ TEST_F(Examples, edges2digits_train_on_one_rank_and_on_two_and_write_pictures) {
   ASSERT_EQ(written.code, 0) << written.output;
 }
 
+TEST_F(Examples, model_parallel_trains_a_resnet_in_two_stages_and_a_gpt_in_four) {
+  const fs::path folder = kExamples / "model_parallel";
+  const std::string ci = ci_options(folder / "ci.toml");
+  const std::string resnet = (folder / "resnet50.toml").string() + ci +
+                             " --set batch.microbatch=2 --set data.train.samples=8" +
+                             " --set 'data.train.fields=[\"inputs: float[3,32,32] in [-1, 1]\","
+                             " \"labels: int[] in [0, 999]\"]'";
+  const auto planned = go(kTanren + " plan " + resnet);
+  ASSERT_EQ(planned.code, 0) << planned.output;
+  TANREN_EXPECT_CONTAINS(planned.output, "conv1 to layer2.3");
+  TANREN_EXPECT_CONTAINS(planned.output, "layer3.0 to fc");
+  const auto two = go(kTanren + " run " + resnet + " --out resnet");
+  ASSERT_EQ(two.code, 0) << two.output;
+  TANREN_EXPECT_CONTAINS(read_file(temporary_.path() / "resnet" / "log.jsonl"), "\"bubble\":");
+  const auto four =
+      go(kTanren + " launch -n 4 -- " + kTanren + " run " +
+         (folder / "gpt2_four_stages.toml").string() + ci +
+         " --out gpt --set model.hidden_size=64 --set data.train.include=[string.py]"
+         " --set data.train.part=[0.0,1.0] --set data.eval.include=[string.py]"
+         " --set data.eval.part=[0.0,1.0]");
+  ASSERT_EQ(four.code, 0) << four.output;
+  TANREN_EXPECT_CONTAINS(four.output, "stage 4 of 4");
+  const auto summary = nlohmann::json::parse(read_file(temporary_.path() / "gpt" / "summary.json"));
+  EXPECT_EQ(summary["status"], "finished");
+}
+
 TEST_F(Examples, own_binary_refuses_data_that_its_model_cannot_take) {
   const auto result = go(kOwnBinary + " plan " + (kExamples / "own_binary/run.toml").string() +
                          " --set data.train.shape=[64] --set data.eval.shape=[64]");

@@ -81,6 +81,7 @@ constexpr WordSynonym kWords[] = {
     {"parallel.ranks", "distributeddataparallel", "processes"},
     {"parallel.ranks", "dp", "threads"},
     {"parallel.ranks", "dataparallel", "threads"},
+    {"parallel.pipeline_schedule", "one_f_one_b", "1f1b"},
     {"parallel.compress", "float16", "fp16"},
     {"parallel.compress", "bfloat16", "bf16"},
     {"parallel.buffers", "average", "mean"},

@@ -31,7 +31,7 @@ GlobalBatch first_batch(const Plan& plan, const Dataset& train, Cursor start) {
   options.shuffle = plan.data.shuffle;
   options.seed = static_cast<uint64_t>(plan.run.seed);
   options.workers = 0;
-  options.world_size = plan.parallel.world_size;
+  options.world_size = plan.batch.world_size;
   return Loader(train, options, start).next();
 }
 
@@ -51,9 +51,9 @@ Table table_of_batch(const GlobalBatch& batch, const Plan& plan, int64_t microba
   }
   const int64_t own = batch.local.size();
   const auto all = static_cast<int64_t>(batch.count("samples"));
-  table.note = plan.parallel.world_size > 1 ? fmt::format("rank 0 of {} has {} of {} samples",
-                                                          plan.parallel.world_size, own, all)
-                                            : fmt::format("{} samples", own);
+  table.note = plan.batch.world_size > 1 ? fmt::format("rank 0 of {} has {} of {} samples",
+                                                       plan.batch.world_size, own, all)
+                                         : fmt::format("{} samples", own);
   if (own > 0) {
     table.note +=
         fmt::format(", in microsteps of {}: {}", microbatch, (own + microbatch - 1) / microbatch);

@@ -31,11 +31,11 @@ std::string breakdown(const MemoryPrediction& prediction) {
 // between used ones.
 int64_t taken(int64_t peak_bytes) { return peak_bytes + peak_bytes / 64 + (int64_t{4} << 20); }
 
-// The replicas of this process that share the limit: all on the CPU, on accelerators those of the
+// The ranks of this process that share the limit: all on the CPU, on accelerators those of the
 // fullest one.
 int64_t sharers(const Plan& plan) {
   const auto& devices = plan.parallel.devices;
-  if (devices.empty()) return std::max<int64_t>(plan.parallel.replicas, 1);
+  if (devices.empty()) return plan.parallel.thread_ranks();
   int64_t most = 1;
   for (const int64_t device : devices) {
     most = std::max<int64_t>(most, std::count(devices.begin(), devices.end(), device));
@@ -149,8 +149,8 @@ bool is_asked(const RunConfig& config, const char* key) { return config.asked.co
 void explain(Plan& plan, const MemoryPrediction& prediction, int64_t standing_bytes) {
   std::string reason = breakdown(prediction) + "; by " + prediction.how;
   const int64_t room = room_for_step(plan, standing_bytes);
-  const std::string each =
-      plan.parallel.replicas > 1 ? fmt::format(" each of {} replicas", plan.parallel.replicas) : "";
+  const int64_t ranks = plan.parallel.thread_ranks();
+  const std::string each = ranks > 1 ? fmt::format(" each of {} replicas", ranks) : "";
   if (room > 0) {
     reason += "; of " + size_text(room) + " that memory_limit leaves" + each;
     if (standing_bytes > 0) reason += " beside " + size_text(standing_bytes) + " of data";
@@ -269,7 +269,7 @@ int64_t standing_beside(const FitInput& input, const Plan& plan) {
   set_generator_states(at::kCPU, before);
   int64_t bytes = 0;
   for (const auto& [name, field] : one.batch.fields) bytes += static_cast<int64_t>(field.nbytes());
-  const int64_t loaders = std::max<int64_t>(plan.parallel.replicas, 1);
+  const int64_t loaders = plan.parallel.thread_ranks();
   return input.standing_bytes + loaders * plan.data.prefetch * plan.batch.per_rank * bytes;
 }
 
@@ -296,6 +296,11 @@ Tried try_config(const FitInput& input, const RunConfig& config) {
 }
 
 Fitted fit_memory(const FitInput& input) {
+  if (input.config.parallel.pipeline > 1) {
+    Plan plan = input.plan(input.config);
+    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, kUnknownInStages});
+    return {input.config, std::move(plan), std::nullopt, {}};
+  }
   const Fitter fitter(input);
   Tried found;
   try {

@@ -22,12 +22,17 @@ struct FitInput {
   bool has_evaluation = false;
 };
 
+// Why no peak is predicted with parallel.pipeline.
+inline constexpr const char* kUnknownInStages =
+    "a dry run has no other stages to receive from; stage_1 and those after it say what each keeps "
+    "beside batches and temporaries";
+
 // Bytes held during a step of `plan` besides the step's own: input.standing_bytes, and the batches
 // that loader threads prepare ahead.
 int64_t standing_beside(const FitInput& input, const Plan& plan);
 
 // Bytes of the plan's limit that are left for the tensors of one rank, after `standing_bytes`
-// (thread replicas share the limit); 0: no limit is known.
+// (ranks in threads share the limit); 0: no limit is known.
 int64_t room_for_step(const Plan& plan, int64_t standing_bytes);
 // Whether a step with this peak fits into the room, including page rounding and fragmentation.
 bool fits(int64_t peak_bytes, int64_t room_bytes);
@@ -51,7 +56,7 @@ struct Fitted {
 };
 
 // The config's plan, changed if memory requires it, and only in what the config leaves open
-// (batch.microbatch, memory.recompute). If nothing fits: ConfigError with the breakdown, the
+// (batch.microbatch, memory.recompute); a plan with stages is not changed. If nothing fits: ConfigError with the breakdown, the
 // smallest limit that works and other changes that would help.
 Fitted fit_memory(const FitInput& input);
 

@@ -134,6 +134,10 @@ MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted) {
   forecast.microbatch = plan.batch.microbatch;
   forecast.length = predictor.length();
   forecast.room_bytes = room_for_step(plan, standing_beside(input, plan));
+  if (plan.parallel.pipeline > 1) {
+    forecast.unknown = kUnknownInStages;
+    return forecast;
+  }
   if (!fitted.prediction) {
     try {
       forecast.planned = predictor.probed_step(plan);

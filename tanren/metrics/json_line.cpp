@@ -137,6 +137,7 @@ std::string json_line(const StepReport& report) {
   out += '{';
   append_member(out, "seconds", report.seconds);
   append_member(out, "wait_seconds", report.wait_seconds);
+  if (report.bubble) append_member(out, "bubble", *report.bubble);
   append_rates(out, report.samples, report.tokens, report.seconds);
   append_member(out, "memory_bytes", report.memory_bytes);
   out += "}}";

@@ -75,8 +75,9 @@ void plan_threads(const Request& request, Plan& plan) {
   const auto& [config, machine, profile] = request;
   const bool asked = config.run.threads > 0;
   const int64_t all = asked ? config.run.threads : machine.cores;
-  // run.threads counts the threads of a process, which its thread replicas share.
-  const int64_t sharers = plan.parallel.replicas > 1   ? plan.parallel.replicas
+  // run.threads counts the threads of a process, which ranks in it share.
+  const int64_t ranks = plan.parallel.thread_ranks();
+  const int64_t sharers = ranks > 1                     ? ranks
                           : asked || machine.own_cores ? 1
                                                        : machine.local_ranks;
   plan.device.threads = std::max<int64_t>(all / sharers, 1);
@@ -88,7 +89,9 @@ void plan_threads(const Request& request, Plan& plan) {
   if (sharers > 1) {
     reason = fmt::format("of each rank: {}{} over the {}{}{}", to_text(all),
                          asked ? " as asked" : " cores", to_text(sharers),
-                         plan.parallel.replicas > 1 ? " replicas" : " ranks here",
+                         ranks == 1                   ? " ranks here"
+                         : plan.parallel.pipeline > 1 ? " ranks"
+                                                      : " replicas",
                          all < sharers ? ", which take turns" : "");
   }
   plan.lines.push_back(

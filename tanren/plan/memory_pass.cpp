@@ -113,8 +113,9 @@ void plan_limit(const Request& request, Plan& plan) {
       reason += "; more than the " + bytes_text(machine) + " that machine and cgroup allow";
     }
   }
-  if (on_cpu && plan.parallel.replicas > 1) {
-    reason += fmt::format("; the {} replicas share it", to_text(plan.parallel.replicas));
+  if (on_cpu && plan.parallel.thread_ranks() > 1) {
+    reason += fmt::format("; the {} {} share it", to_text(plan.parallel.thread_ranks()),
+                          plan.parallel.pipeline > 1 ? "ranks" : "replicas");
   }
   plan.memory.reserve_bytes = std::min(kReserve, plan.memory.limit_bytes / 16);
   value = plan.memory.limit_bytes > 0   ? bytes_text(static_cast<double>(plan.memory.limit_bytes))
@@ -157,11 +158,16 @@ void plan_recovery(const Request& request, Plan& plan) {
   recovery = asked != "auto" ? from_word<RecoveryMode>(asked)
              : coupled       ? RecoveryMode::same_split
                              : RecoveryMode::split;
-  const bool in_step = plan.parallel.buffers == RankBuffers::synchronised;
+  const bool in_stages = plan.parallel.pipeline > 1;
+  const bool in_step = in_stages || plan.parallel.buffers == RankBuffers::synchronised;
   if (in_step && recovery != RecoveryMode::off) recovery = RecoveryMode::evaluation;
   std::string reason;
   if (recovery == RecoveryMode::off) {
     reason = "running out of memory ends the run";
+  } else if (in_stages) {
+    reason =
+        "out of memory in training ends the run: no stage repeats a microbatch alone, since the "
+        "others count on it (parallel.pipeline)";
   } else if (in_step) {
     reason =
         "out of memory in training ends the run: no rank repeats a microstep alone where batch "

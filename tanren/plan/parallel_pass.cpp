@@ -36,6 +36,8 @@ void take_options(const ParallelOptions& o, ParallelPlan& parallel) {
   parallel.buffers = from_word<RankBuffers>(o.buffers);
   parallel.check_every = o.check_every;
   parallel.zero = o.zero;
+  parallel.pipeline = o.pipeline;
+  parallel.schedule = from_word<PipelineSchedule>(o.pipeline_schedule);
 }
 
 // Samples of a step, before plan_batch has run; more ranks than samples would idle.
@@ -64,13 +66,14 @@ std::string on_devices(const Request& request, Plan& plan) {
   }
   auto& parallel = plan.parallel;
   const auto there = std::ssize(devices);
-  parallel.replicas = asked.replicas > 0 ? asked.replicas : there;
-  if (parallel.replicas < there) devices.resize(static_cast<size_t>(parallel.replicas));
-  for (int64_t i = 0; i < parallel.replicas; ++i) {
+  parallel.replicas =
+      asked.replicas > 0 ? asked.replicas : std::max<int64_t>(there / parallel.pipeline, 1);
+  const int64_t ranks = parallel.replicas * parallel.pipeline;
+  if (ranks < there) devices.resize(static_cast<size_t>(ranks));
+  for (int64_t i = 0; i < ranks; ++i) {
     parallel.devices.push_back(devices[static_cast<size_t>(i % std::ssize(devices))]);
   }
-  return (parallel.replicas > there ? "taking turns on " : "one on each of ") +
-         devices_text(all.kind, devices);
+  return (ranks > there ? "taking turns on " : "one on each of ") + devices_text(all.kind, devices);
 }
 
 // Pixels of an image that is [C, H, W]; a size that varies counts as 1.
@@ -86,6 +89,7 @@ std::string on_cores(const Request& request, Plan& plan) {
   if (replicas > 0) return "as asked";
   const int64_t cores = config.run.threads > 0 ? config.run.threads : machine.cores;
   replicas = 1;
+  if (plan.parallel.pipeline > 1) return "stages share the cores (parallel.replicas asks for more)";
   if (cores == 1) return "one core has no work for two";
   if (!profile.torch_dropout.empty()) {
     return profile.torch_dropout + " is torch's dropout, whose generator replicas would share";
@@ -114,7 +118,14 @@ std::string on_cores(const Request& request, Plan& plan) {
          ": replicas of few cores each are faster than all cores in every small operator";
 }
 
-void plan_replicas(const Request& request, Plan& plan) {
+// "2 stages × 3 replicas", "4 stages"
+std::string mesh_text(const ParallelPlan& parallel) {
+  const int64_t replicas = parallel.data_size();
+  const std::string stages = fmt::format("{} stages", to_text(parallel.pipeline));
+  return replicas == 1 ? stages : fmt::format("{} × {} replicas", stages, to_text(replicas));
+}
+
+void plan_thread_ranks(const Request& request, Plan& plan) {
   const Machine& machine = request.machine;
   if (machine.world_size > 1) {
     throw ConfigError(fmt::format(
@@ -127,22 +138,24 @@ void plan_replicas(const Request& request, Plan& plan) {
   auto& parallel = plan.parallel;
   const std::string reason =
       on_accelerator(plan) ? on_devices(request, plan) : on_cores(request, plan);
+  parallel.world_size = parallel.local_ranks = parallel.replicas * parallel.pipeline;
+  const bool in_stages = parallel.pipeline > 1;
   const std::string& dropout = request.profile.torch_dropout;
-  if (parallel.replicas > 1 && !dropout.empty()) {
-    throw ConfigError(
-        fmt::format("[plan] {} replicas in threads, and {} is torch's dropout, which draws from "
-                    "one generator for all of them in any order: take tanren::dropout, or "
-                    "processes (tanren launch -n {} run …)",
-                    to_text(parallel.replicas), dropout, to_text(parallel.replicas)));
+  if (parallel.world_size > 1 && !dropout.empty()) {
+    const std::string ranks = to_text(parallel.world_size);
+    throw ConfigError(fmt::format(
+        "[plan] {} {} in threads, and {} is torch's dropout, which draws from one generator for "
+        "all of them in any order: take tanren::dropout, or processes (tanren launch -n {} run …)",
+        ranks, in_stages ? "ranks" : "replicas", dropout, ranks));
   }
-  parallel.world_size = parallel.local_ranks = parallel.replicas;
   const bool asked = request.config.parallel.replicas > 0;
-  plan.lines.push_back({"ranks", to_text(parallel.replicas),
+  const std::string what = in_stages ? mesh_text(parallel) + " in threads of this process: "
+                           : parallel.replicas > 1 ? "replicas in threads of this process: "
+                                                   : "one replica in this process: ";
+  plan.lines.push_back({"ranks", to_text(parallel.world_size),
                         asked ? request.source("parallel.replicas") : Source::planned,
-                        (parallel.replicas > 1 ? "replicas in threads of this process: "
-                                               : "one replica in this process: ") +
-                            reason});
-  if (parallel.replicas == 1) return;
+                        what + reason});
+  if (parallel.world_size == 1) return;
   parallel.backend = Backend::threads;
   plan.lines.push_back({"backend", "threads", Source::planned,
                         "sums inside this process, in the order of the ranks: no network"});
@@ -203,6 +216,13 @@ void plan_processes(const Request& request, Plan& plan) {
         "cpu ({} usable CUDA devices here); set parallel.backend = \"gloo\" or \"auto\"",
         machine.accelerators.kind == "cuda" ? machine.accelerators.count() : 0));
   }
+  if (machine.world_size % parallel.pipeline != 0) {
+    const int64_t least = machine.world_size / parallel.pipeline * parallel.pipeline;
+    throw ConfigError(fmt::format(
+        "[plan] parallel.pipeline is {}, which does not divide the {} ranks; start {}{}",
+        to_text(parallel.pipeline), to_text(machine.world_size),
+        least > 0 ? to_text(least) + " or " : "", to_text(least + parallel.pipeline)));
+  }
   if (machine.world_size == 1) return;
   const int64_t machines = (machine.world_size + machine.local_ranks - 1) / machine.local_ranks;
   plan.lines.push_back(
@@ -210,7 +230,8 @@ void plan_processes(const Request& request, Plan& plan) {
        (machines == 1 ? "processes on 1 machine"
                       : fmt::format("processes on {} machines, {} of them here", to_text(machines),
                                     to_text(machine.local_ranks))) +
-           (machine.launcher.empty() ? "" : ", launched by " + machine.launcher)});
+           (machine.launcher.empty() ? "" : ", launched by " + machine.launcher) +
+           (parallel.pipeline > 1 ? ": " + mesh_text(parallel) : "")});
   plan_backend(request, plan);
 }
 
@@ -249,7 +270,7 @@ void settle_batch_norm(const Request& request, ParallelPlan& parallel) {
 void plan_ranks(const Request& request, Plan& plan) {
   take_options(request.config.parallel, plan.parallel);
   if (request.config.parallel.ranks == "threads") {
-    plan_replicas(request, plan);
+    plan_thread_ranks(request, plan);
   } else {
     plan_processes(request, plan);
   }
@@ -259,7 +280,7 @@ void plan_ranks(const Request& request, Plan& plan) {
   if (plan.parallel.zero == 2 && replicas_share_a_device(plan.parallel)) {
     plan.parallel.overlap = false;
   }
-  plan.batch.world_size = plan.parallel.world_size;
+  plan.batch.world_size = plan.parallel.data_size();
 }
 
 }  // namespace tanren

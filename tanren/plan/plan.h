@@ -4,7 +4,9 @@
 // nothing.
 #pragma once
 
+#include "tanren/base/pipeline_schedule.h"
 #include "tanren/config/run_config.h"
+#include "tanren/plan/pipeline_cut.h"
 #include "tanren/plan/words.h"
 
 #include <cstdint>
@@ -84,6 +86,8 @@ struct ModelProfile {
   std::vector<std::string> still;          // modules that are frozen whole, only the outermost ones
   // In the task's order. Empty: one objective "loss" in one phase, with all parameters.
   std::vector<ObjectiveFacts> objectives;
+  // For parallel.pipeline: the blocks, with what a sample costs in each. No value: not known yet.
+  std::optional<ModelBlocks> blocks = {};
 };
 
 struct DevicePlan {
@@ -101,7 +105,7 @@ struct MemoryPlan {
   bool cached_allocator = false;  // and it keeps the pages of large tensors
   int64_t limit_bytes = 0;        // for this process's tensors on its device; 0: none, or unknown
   double limit_share = 0;         // that an accelerator's allocator is told; 0: nothing
-  int64_t ranks_here = 1;         // ranks sharing this machine's memory; replicas share the limit
+  int64_t ranks_here = 1;         // ranks sharing this machine's memory; threads share the limit
   int64_t reserve_bytes = 0;      // part of the limit, for allocations that must succeed
   RecoveryMode recovery = RecoveryMode::off;  // evaluation: only during evaluation
   ReleaseCache release_cache = ReleaseCache::pressure;
@@ -112,15 +116,18 @@ struct MemoryPlan {
 };
 
 struct ParallelPlan {
-  int64_t rank = 0;        // thread replicas: set by replica_plan (planner.h)
+  int64_t rank = 0;        // of a thread: set by replica_plan (planner.h)
   int64_t world_size = 1;  // number of ranks: processes, or threads of this process
   int64_t local_rank = 0;
   int64_t local_ranks = 1;  // ranks on this machine
   Backend backend = Backend::single;
   std::string launcher;          // that started this process; empty: none
   std::string host;              // rendezvous: tcp://host:port or file:///path; empty: none
-  int64_t replicas = 1;          // above 1: ranks that are threads of this process
-  std::vector<int64_t> devices;  // CUDA indices of the replicas, one each; empty: on the CPU
+  int64_t replicas = 1;          // of the model, or of each stage, if ranks are threads
+  std::vector<int64_t> devices;  // CUDA indices of the thread ranks, one each; empty: on the CPU
+  int64_t pipeline = 1;          // stages; each has as many ranks
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  std::vector<std::string> cut_at;  // the first block of each later stage
   double timeout_seconds = 600;  // that a rank waits for the others
   int64_t bucket_bytes = int64_t{25} << 20;
   int64_t first_bucket_bytes = int64_t{1} << 20;
@@ -129,10 +136,18 @@ struct ParallelPlan {
   RankBuffers buffers = RankBuffers::mean;
   int64_t check_every = 100;  // applied steps between checks; 0: only at the start
   int64_t zero = 0;           // 0, 1, 2
+
+  // Ranks that are threads of this process; 1: this process is a rank.
+  int64_t thread_ranks() const { return backend == Backend::threads ? world_size : 1; }
+  // Ranks of a stage, which share the samples, and this rank's place in the mesh:
+  // rank = stage × data_size + replica.
+  int64_t data_size() const { return world_size / pipeline; }
+  int64_t stage() const { return rank / data_size(); }
+  int64_t replica() const { return rank % data_size(); }
 };
 
 struct BatchPlan {
-  int64_t world_size = 1;
+  int64_t world_size = 1;  // ranks that share the samples: ParallelPlan::data_size()
   int64_t global_batch = 0;  // samples per full step
   int64_t per_rank = 0;
   int64_t microbatch = 0;          // samples per full microstep

@@ -7,7 +7,20 @@
 
 namespace tanren {
 
-Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfile& profile) {
+namespace {
+
+// A config with stages for processes is planned as if one process were launched for each, where no
+// launcher started any.
+Machine as_launched(Machine machine, const ParallelOptions& parallel) {
+  if (machine.world_size > 1 || parallel.ranks != "processes") return machine;
+  machine.world_size = machine.local_ranks = parallel.pipeline;
+  return machine;
+}
+
+}  // namespace
+
+Plan make_plan(const RunConfig& config, const Machine& given, const ModelProfile& profile) {
+  const Machine machine = as_launched(given, config.parallel);
   Plan plan;
   plan.run = config.run;
   plan.model = config.model;
@@ -43,6 +56,7 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan_memory(request, plan);
   plan_memory_format(request, plan);
   plan_average(request, plan);
+  plan_pipeline(request, plan);
   plan_evaluation(request, plan);
   plan_schedule(request, plan);
   return plan;
@@ -50,9 +64,9 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
 
 Plan replica_plan(Plan plan, int64_t rank) {
   auto& parallel = plan.parallel;
-  if (rank < 0 || rank >= parallel.replicas) {
-    throw ConfigError(fmt::format("[plan] there is no replica {} of {}; count them from 0",
-                                  to_text(rank), to_text(parallel.replicas)));
+  if (rank < 0 || rank >= parallel.thread_ranks()) {
+    throw ConfigError(fmt::format("[plan] there is no rank {} of {} threads; count them from 0",
+                                  to_text(rank), to_text(parallel.thread_ranks())));
   }
   parallel.rank = parallel.local_rank = rank;
   if (!parallel.devices.empty()) {

@@ -8,6 +8,8 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <set>
+#include <string>
 
 namespace tanren {
 
@@ -52,12 +54,18 @@ std::map<std::string, std::string> changed_values(ParallelOptions options) {
   return changed;
 }
 
-// Reports options that were asked for and have no effect on one rank.
+// Reports options that were asked for and have no effect where no ranks share samples.
 void tell_idle(const Request& request, Plan& plan) {
+  const std::set<std::string> of_ranks = {"zero",     "compress",        "bucket_mb",
+                                          "overlap",  "first_bucket_mb", "buffers"};
+  const bool in_stages = plan.parallel.pipeline > 1;
+  const std::string why = in_stages
+                              ? "does nothing: each stage has one rank (more share the samples)"
+                              : "does nothing: the run has one rank (tanren launch -n starts more)";
   for (const auto& [key, value] : changed_values(request.config.parallel)) {
     if (key == "ranks" || key == "replicas" || key == "devices") continue;  // the line of the ranks
-    plan.lines.push_back({"parallel." + key, value, Source::asked,
-                          "does nothing: the run has one rank (tanren launch -n starts more)"});
+    if (in_stages && of_ranks.count(key) == 0) continue;
+    plan.lines.push_back({"parallel." + key, value, Source::asked, why});
   }
   plan.parallel.zero = 0;
   plan.parallel.compress = Compress::none;
@@ -106,7 +114,7 @@ void tell_buckets(const Request& request, Plan& plan) {
 
 void tell_wire(const Request& request, Plan& plan) {
   const auto& parallel = plan.parallel;
-  const auto ranks = static_cast<double>(parallel.world_size);
+  const auto ranks = static_cast<double>(parallel.data_size());
   const auto whole = static_cast<double>(gradient_bytes(request, plan));
   const bool rounded = parallel.compress != Compress::none;
   const bool is_memory = parallel.backend == Backend::threads && parallel.devices.empty();
@@ -121,10 +129,11 @@ void tell_wire(const Request& request, Plan& plan) {
   const double weights = parallel.zero == 0 ? whole : whole * weight_share(plan.precision);
   const double sent = (ranks - 1) / ranks * (whole + weights) / (rounded ? 2 : 1);
   const std::string share =
-      fmt::format("{}/{}", to_text(parallel.world_size - 1), to_text(parallel.world_size));
+      fmt::format("{}/{}", to_text(parallel.data_size() - 1), to_text(parallel.data_size()));
   plan.lines.push_back(
       {"wire", bytes_text(sent) + " a step", Source::planned,
-       "sent by each rank: " +
+       (parallel.pipeline > 1 ? "sent by the stages of a replica together: "
+                              : "sent by each rank: ") +
            (parallel.zero > 0 ? share + " of the gradients, each rank's part summed, and " + share +
                                     " of the weights, gathered"
                               : "2 × " + share + " of the gradients, in a ring") +
@@ -134,13 +143,14 @@ void tell_wire(const Request& request, Plan& plan) {
 void tell_zero(const Request& request, Plan& plan) {
   const auto& parallel = plan.parallel;
   if (parallel.zero == 0) return;
-  const auto ranks = static_cast<double>(parallel.world_size);
+  const auto ranks = static_cast<double>(parallel.data_size());
+  const std::string keeps =
+      parallel.pipeline > 1 ? "the stages of a replica keep together " : "each rank keeps ";
   const auto state = static_cast<double>(optimizer_bytes(request, plan));
   const auto gradients = static_cast<double>(gradient_bytes(request, plan));
   plan.lines.push_back(
       {"zero", to_text(parallel.zero), request.source("parallel.zero"),
-       "of " + bytes_text(state) + " of optimizer state each rank keeps " +
-           bytes_text(state / ranks) +
+       "of " + bytes_text(state) + " of optimizer state " + keeps + bytes_text(state / ranks) +
            (parallel.zero > 1 ? ", and of " + bytes_text(gradients) + " of summed gradients " +
                                     bytes_text(gradients / ranks) +
                                     (plan.batch.accumulation_steps > 1
@@ -177,7 +187,7 @@ void tell_buffers(const Request& request, Plan& plan) {
 
 void tell_agreement(const Request& request, Plan& plan) {
   const auto& parallel = plan.parallel;
-  tell_buffers(request, plan);
+  if (parallel.data_size() > 1) tell_buffers(request, plan);
   const int64_t every = parallel.check_every;
   plan.lines.push_back(
       {"check_every", to_text(every), request.source("parallel.check_every"),
@@ -194,14 +204,14 @@ void tell_agreement(const Request& request, Plan& plan) {
 
 void plan_reduction(const Request& request, Plan& plan) {
   check_shards(request, plan);
-  if (plan.parallel.world_size == 1) {
+  if (plan.parallel.data_size() == 1) {
     tell_idle(request, plan);
-    return;
+  } else {
+    tell_buckets(request, plan);
+    tell_wire(request, plan);
+    tell_zero(request, plan);
   }
-  tell_buckets(request, plan);
-  tell_wire(request, plan);
-  tell_zero(request, plan);
-  tell_agreement(request, plan);
+  if (plan.parallel.world_size > 1) tell_agreement(request, plan);
 }
 
 }  // namespace tanren

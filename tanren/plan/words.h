@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tanren/base/error.h"
+#include "tanren/base/pipeline_schedule.h"
 
 #include <cstddef>
 #include <iterator>
@@ -48,6 +49,11 @@ struct Words<Compress> {
 template <>
 struct Words<RankBuffers> {
   static constexpr std::string_view all[] = {"mean", "first", "synchronised"};
+};
+
+template <>
+struct Words<PipelineSchedule> {  // parallel.pipeline_schedule
+  static constexpr std::string_view all[] = {"gpipe", "1f1b"};
 };
 
 // The word of `value`.

@@ -54,7 +54,9 @@ std::shared_ptr<Communicator> connect(const RunConfig& config, const World& worl
   if (world.size == 1) return single_communicator();
   Machine machine = with_world(probe_machine(), world);
   probe_accelerators(machine, config.run.device, accelerators);
-  const ParallelPlan plan = plan_connection(config, machine);
+  RunConfig alike = config;  // evaluations and predictions have no stages: any number of ranks
+  alike.parallel.pipeline = 1;
+  const ParallelPlan plan = plan_connection(alike, machine);
   const auto timeout = std::chrono::duration<double>(plan.timeout_seconds);
   // If the plan chose NCCL, Gloo replaces it when the NCCL plugin is missing.
   const bool chosen = config.parallel.backend == "auto" && plan.backend == Backend::nccl;
@@ -63,6 +65,15 @@ std::shared_ptr<Communicator> connect(const RunConfig& config, const World& worl
               .rendezvous = config.parallel.rendezvous,
               .device = device_of_rank(config, plan),
               .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
+}
+
+void check_is_launched(const RunConfig& config, const Communicator& ranks) {
+  const int64_t stages = config.parallel.pipeline;
+  if (config.parallel.ranks != "processes" || stages == 1 || ranks.world_size() > 1) return;
+  throw ConfigError(fmt::format(
+      "[run] parallel.pipeline is {0}, and this is one process; start {0} or a multiple (tanren "
+      "launch -n {0} run …), or set parallel.ranks = \"threads\"",
+      to_text(stages)));
 }
 
 std::optional<std::filesystem::path> agreed_checkpoint(

@@ -3,7 +3,11 @@
 #include "tanren/base/error.h"
 #include "tanren/base/machine_memory.h"
 #include "tanren/base/text.h"
+#include "tanren/data/collated.h"
 #include "tanren/dry/dry_scope.h"
+#include "tanren/forecast/block_profile.h"
+#include "tanren/forecast/generator_scope.h"
+#include "tanren/forecast/stages.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/optimizer/schedule.h"
@@ -15,10 +19,13 @@
 #include "tanren/run/start_files.h"
 #include "tanren/train/device.h"
 #include "tanren/train/model_dtype.h"
+#include "tanren/train/step_error.h"
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 namespace tanren {
 
@@ -54,6 +61,33 @@ FitInput fit_input(const RunConfig& config, const Registry& registry, MakePlan p
           .standing_bytes = standing,
           .couples_samples = couples_samples,
           .has_evaluation = datasets.eval != nullptr};
+}
+
+// The model's blocks, on samples like the first one.
+ModelBlocks blocks_of(const RunConfig& config, const Registry& registry, Machine machine,
+                      const ModelProfile& facts, const Dataset& train) {
+  RunConfig alone = without_stages(config);
+  alone.parallel.ranks = "processes";
+  machine.rank = machine.local_rank = 0;
+  machine.world_size = machine.local_ranks = 1;
+  const GeneratorScope generators(at::kCPU);  // a dataset may draw
+  // Two: batch norm wants two values a channel.
+  const int64_t samples = std::min<int64_t>(train.size(), 2);
+  std::vector<int64_t> indices(static_cast<size_t>(samples));
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  const Batch batch = collated(train, indices).batch;
+  try {
+    return block_profile(
+        make_plan(alone, machine, facts),
+        [&] { return build_task(alone, registry.models, train); }, batch);
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw ConfigError(fmt::format(
+        "[plan] parallel.pipeline is {}, and the model's blocks are not known, since its forward "
+        "cannot be run without values: {}; drop parallel.pipeline",
+        to_text(config.parallel.pipeline), said_by(error)));
+  }
 }
 
 // Without a limit, and on an accelerator, the weights must fit the host's memory, where they are
@@ -96,9 +130,17 @@ void refuse_too_large(const RunConfig& config, const Registry& registry, const M
 
 }  // namespace
 
+RunConfig without_stages(RunConfig config) {
+  const ParallelOptions plain;
+  config.parallel.pipeline = plain.pipeline;
+  config.parallel.pipeline_schedule = plain.pipeline_schedule;
+  config.parallel.cut_at = plain.cut_at;
+  return config;
+}
+
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Datasets given, bool trains) {
-  RunConfig config = asked;
+  RunConfig config = trains ? asked : without_stages(asked);
   const Pretrained source = take_start(has_weights ? kept : "", config);
   config.model = source.model;
   Machine machine =
@@ -118,6 +160,9 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
       build_task(config, registry.models, *prepared.datasets.train, has_weights && !trains);
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialise(prepared.task, source, has_weights);
+  if (config.parallel.pipeline > 1) {
+    facts.blocks = blocks_of(config, registry, machine, facts, *prepared.datasets.train);
+  }
   if (starts_from_torch(config) && !has_weights) {
     prepared.optimizer = read_optimizer_start(prepared.task, config);
   }
@@ -138,6 +183,10 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
     return plan;
   };
   prepared.plan = plan_of(config);
+  if (facts.blocks) {
+    const PipelineCut cut = cut_named(*facts.blocks, prepared.plan.parallel.cut_at);
+    prepared.stages = stage_plans(*facts.blocks, cut, *prepared.task.module);
+  }
   prepared.fit = fit_input(config, registry, plan_of, prepared.datasets, facts.couples_samples,
                            standing_bytes(prepared.task.module.get(), prepared.plan));
   prepared.config = std::move(config);

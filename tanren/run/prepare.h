@@ -5,10 +5,12 @@
 #include "tanren/interop/torch_state.h"
 #include "tanren/train/build.h"
 #include "tanren/train/registry.h"
+#include "tanren/train/stage_plan.h"
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tanren {
 
@@ -18,15 +20,19 @@ struct Prepared {
   Task task;
   Plan plan;
   std::optional<OptimizerStart> optimizer;  // of optimizer.init_from, unless a checkpoint follows
+  std::vector<StagePlan> stages;            // of parallel.pipeline, for replica 0 of 1; empty: none
   FitInput fit;                             // for fit()
 };
 
 // `has_weights`: a checkpoint will follow, so model.init_from is not read again, and what the run
 // folder `kept` holds replaces the files that the run began with. `given` replaces the config's
 // data. `trains`: a model that cannot be trained in the available memory is refused before it is
-// built.
+// built; otherwise the plan has no stages (parallel.pipeline), since each rank gets the whole model.
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Datasets given = {}, bool trains = true);
+
+// The config of ranks that each have the whole model.
+RunConfig without_stages(RunConfig config);
 
 // Loads a step folder into `state`. If several ranks read it together, each loads only the part
 // that it needs.

@@ -11,8 +11,12 @@ namespace tanren {
 
 std::string rank_line(const Plan& plan, std::string_view engine, std::string_view host,
                       int64_t process) {
-  return fmt::format("rank {} of {}: {}, {} threads, {}, {}, process {}", plan.parallel.rank,
-                     plan.parallel.world_size, plan.device.text(), plan.device.threads, engine,
+  const ParallelPlan& parallel = plan.parallel;
+  const std::string stage =
+      parallel.pipeline == 1 ? ""
+                             : fmt::format("stage {} of {}, ", parallel.stage() + 1, parallel.pipeline);
+  return fmt::format("rank {} of {}: {}{}, {} threads, {}, {}, process {}", parallel.rank,
+                     parallel.world_size, stage, plan.device.text(), plan.device.threads, engine,
                      host, process);
 }
 

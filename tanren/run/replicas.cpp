@@ -4,6 +4,7 @@
 #include "tanren/base/text.h"
 #include "tanren/comm/thread_group.h"
 #include "tanren/plan/planner.h"
+#include "tanren/run/mesh.h"
 
 #include <chrono>
 #include <exception>
@@ -14,23 +15,35 @@
 
 namespace tanren {
 
-void on_replicas(const Plan& plan,
-                 const std::function<void(const Plan&, std::shared_ptr<const Ranks>)>& work) {
-  const auto count = static_cast<int>(plan.parallel.replicas);
+void on_thread_ranks(const Plan& plan,
+                     const std::function<void(const Plan&, std::shared_ptr<const Ranks>)>& work) {
+  const auto count = static_cast<int>(plan.parallel.thread_ranks());
   const auto timeout = std::chrono::duration<double>(plan.parallel.timeout_seconds);
   const ThreadGroup group(
       count, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
   const auto open_windows = std::make_shared<std::atomic<int>>(0);
   std::mutex mutex;
   std::exception_ptr first;
+  // Before parts of the group end the other ranks, whose exceptions are not the first.
+  const auto end_with_current = [&](int rank) {
+    const std::lock_guard lock(mutex);
+    if (!first) first = std::current_exception();
+    group.cancel(fmt::format("rank {}: {}", rank, line_of_current()));
+  };
   const auto run_rank = [&](int rank) {
     try {
       const Plan own = replica_plan(plan, rank);
-      work(own, std::make_shared<Ranks>(group.communicator(rank), own.parallel, open_windows));
+      const auto run_one = [&](const std::shared_ptr<const Ranks>& ranks) {
+        try {
+          work(own, ranks);
+        } catch (...) {
+          end_with_current(rank);
+          throw;
+        }
+      };
+      with_mesh(group.communicator(rank), own.parallel, run_one, open_windows);
     } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!first) first = std::current_exception();
-      group.cancel(fmt::format("rank {}: {}", rank, line_of_current()));
+      end_with_current(rank);
     }
   };
   std::vector<std::jthread> threads;

@@ -19,6 +19,7 @@
 #include "tanren/run/connect.h"
 #include "tanren/run/fork.h"
 #include "tanren/run/fork_place.h"
+#include "tanren/run/mesh.h"
 #include "tanren/run/origin.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/rank_lines.h"
@@ -43,9 +44,9 @@ namespace tanren {
 
 namespace {
 
-// The number of replicas of this process in the same memory as rank 0, rank 0 included.
-int64_t replicas_beside(const ParallelPlan& parallel) {
-  if (parallel.devices.empty()) return parallel.replicas;
+// The number of ranks of this process in the same memory as rank 0, rank 0 included.
+int64_t ranks_beside(const ParallelPlan& parallel) {
+  if (parallel.devices.empty()) return parallel.thread_ranks();
   return std::ranges::count(parallel.devices, parallel.devices.front());
 }
 
@@ -120,6 +121,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   const Prepared& prepared = shared.prepared;
   Parts parts = build_parts(plan, shared.input.stop, shared.accelerators);
   parts.ranks = std::move(ranks);
+  parts.stage = stage_of(prepared.stages, plan.parallel);
   const bool is_first = parts.ranks->world().is_first();
   RunState state = build_run_state(std::move(task), parts);
   if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, parts);
@@ -131,7 +133,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
           "[run] the optimizer's state of {} tensors does not fit and begins anew ({}{})",
           left.size(), left.front(), left.size() > 1 ? " and others" : ""));
     }
-    if (plan.parallel.replicas == 1) shared.fork->snapshot.reset();  // lets go of its files
+    if (plan.parallel.thread_ranks() == 1) shared.fork->snapshot.reset();  // lets go of its files
   }
   if (prepared.optimizer) start_optimizer(state, *prepared.optimizer);
 
@@ -178,7 +180,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   }
   if (shared.fitted.prediction) {
     output.summary.predicted_peak_bytes =
-        shared.fitted.prediction->peak_bytes * replicas_beside(plan.parallel) +
+        shared.fitted.prediction->peak_bytes * ranks_beside(plan.parallel) +
         prepared.fit.standing_bytes;
   }
   if (output.loop.ending == Ending::finished) {
@@ -194,15 +196,16 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   return output;
 }
 
-// Every replica begins with its own task; before training starts they all get rank 0's weights.
-RunOutput run_replicas(const Shared& shared, Task first) {
+// Every rank begins with its own task; before training starts all ranks of a stage get the weights of
+// its first.
+RunOutput run_threads(const Shared& shared, Task first) {
   const Prepared& prepared = shared.prepared;
   std::vector<Task> tasks{std::move(first)};
-  for (int64_t i = 1; i < prepared.plan.parallel.replicas; ++i) {
+  for (int64_t i = 1; i < prepared.plan.parallel.thread_ranks(); ++i) {
     tasks.push_back(prepared.fit.make_task(prepared.config));
   }
   RunOutput output;
-  on_replicas(prepared.plan, [&](const Plan& plan, const std::shared_ptr<const Ranks>& ranks) {
+  on_thread_ranks(prepared.plan, [&](const Plan& plan, const std::shared_ptr<const Ranks>& ranks) {
     const int64_t rank = ranks->world().rank();
     Task task = std::move(tasks[static_cast<size_t>(rank)]);
     RunOutput own = run_rank(shared, plan, std::move(task), ranks);
@@ -225,7 +228,7 @@ RunConfig agreed_config(Communicator& ranks, const RunFolder* folder, const RunI
   return config;
 }
 
-// Before replicas begin: a dry run allows no other thread.
+// Before other ranks of this process begin: a dry run allows no other thread.
 std::string first_step_of(const Prepared& prepared,
                           const std::optional<std::filesystem::path>& checkpoint, Cursor start) {
   if (checkpoint) {
@@ -240,6 +243,7 @@ std::string first_step_of(const Prepared& prepared,
 
 RunOutput run_all(const RunInput& input, const Registry& registry,
                   const std::shared_ptr<Communicator>& ranks, std::function<double()> elapsed) {
+  check_is_launched(input.config, *ranks);
   const bool is_first = ranks->rank() == 0;
   if (is_first) check_fork_folder(input.config, input.folder);
   // Holds the lock, so that no overlapping start resumes from what another still writes.
@@ -307,9 +311,10 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
                         : ""};
   const ShortWaits waits(prepared.plan.device.threads);
   Task task = std::move(prepared.task);
-  if (prepared.plan.parallel.replicas > 1) return run_replicas(shared, std::move(task));
-  return run_rank(shared, prepared.plan, std::move(task),
-                  std::make_shared<Ranks>(ranks, prepared.plan.parallel));
+  if (prepared.plan.parallel.thread_ranks() > 1) return run_threads(shared, std::move(task));
+  return with_mesh(ranks, prepared.plan.parallel, [&](const std::shared_ptr<const Ranks>& mesh) {
+    return run_rank(shared, prepared.plan, std::move(task), mesh);
+  });
 }
 
 }  // namespace

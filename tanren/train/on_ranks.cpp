@@ -135,7 +135,7 @@ void reseed(const RunState& run, const Ranks& ranks, Draws draws) {
   if (ranks.world().alone() || ranks.plan().backend == Backend::threads) return;
   constexpr uint64_t kEvaluations = uint64_t{1} << 32;  // more than any rank
   const uint64_t first = draws == Draws::evaluation ? kEvaluations : 0;
-  at::manual_seed(random_bits(run.seed, first + static_cast<uint64_t>(ranks.data().rank()),
+  at::manual_seed(random_bits(run.seed, first + static_cast<uint64_t>(ranks.world().rank()),
                               static_cast<uint64_t>(run.attempt)));
 }
 

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/train/check_terms.h"
@@ -13,6 +14,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
@@ -28,6 +30,19 @@ struct InFlight {
   ForwardPass pass = {};
   at::Tensor input = {};   // what was received, a leaf; undefined on the first stage
   at::Tensor output = {};  // with its graph; undefined on the last stage
+};
+
+// Adds its seconds.
+class WaitScope {
+ public:
+  explicit WaitScope(double& seconds) : seconds_(seconds) {}
+  ~WaitScope() { seconds_ += seconds_since(start_); }
+  WaitScope(const WaitScope&) = delete;
+  WaitScope& operator=(const WaitScope&) = delete;
+
+ private:
+  double& seconds_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 // Whether a stage before `stage` trains a parameter; if not, no gradient goes below it.
@@ -65,15 +80,22 @@ class StageWindow {
         takes_gradient_(!plan_.is_last() && trains_below(phase, plan_, plan_.stage + 1)) {}
 
   void run() {
+    const auto start = std::chrono::steady_clock::now();
+    run_actions();
+    phase_.stage_time = {.seconds = seconds_since(start), .waited = waited_};
+  }
+
+ private:
+  void run_actions() {
     const auto actions = pipeline_actions(plan_.schedule, plan_.stage, plan_.stages(),
                                           static_cast<int64_t>(parts_.size()));
     std::optional<StageWires::Receive> next;
     for (size_t i = 0; i < actions.size(); ++i) {
       in_attempt(actions[i], [&] {
         auto received = next ? std::exchange(next, std::nullopt) : start_receive(actions[i]);
-        if (received) received->settle();
+        if (received) settle(*received);
         if (i + 1 < actions.size()) next = start_receive(actions[i + 1]);
-        at::Tensor tensor = received ? received->wait() : at::Tensor();
+        at::Tensor tensor = received ? wait(*received) : at::Tensor();
         if (actions[i].act == Act::forward) {
           forward(actions[i].microbatch, std::move(tensor));
         } else {
@@ -81,11 +103,23 @@ class StageWindow {
         }
       });
     }
-    wires_.finish();
+    {
+      const WaitScope waiting(waited_);
+      wires_.finish();
+    }
     if (!parts_.empty()) add_tied();
   }
 
- private:
+  void settle(StageWires::Receive& receive) {
+    const WaitScope waiting(waited_);
+    receive.settle();
+  }
+
+  at::Tensor wait(StageWires::Receive& receive) {
+    const WaitScope waiting(waited_);
+    return receive.wait();
+  }
+
   const Batch& part(int64_t microbatch) const { return parts_[static_cast<size_t>(microbatch)]; }
 
   // Of what the action needs; none if it needs nothing, or cannot be asked for yet.
@@ -193,7 +227,10 @@ class StageWindow {
       works.push_back(pipeline_.start_receive(theirs, static_cast<int>(stage), what));
       works.push_back(pipeline_.start_send(sent, static_cast<int>(stage), what));
     }
-    for (const auto& work : works) work->wait();
+    {
+      const WaitScope waiting(waited_);
+      for (const auto& work : works) work->wait();
+    }
     at::Tensor sum = gradients.front().second;
     for (size_t i = 1; i < gradients.size(); ++i) sum.add_(gradients[i].second);
     if (!sum.is_same(own)) at::Tensor(own).copy_(sum);
@@ -209,6 +246,7 @@ class StageWindow {
   bool gives_gradient_;       // to the stage before
   bool takes_gradient_;       // from the next stage
   std::map<int64_t, InFlight> in_flight_;
+  double waited_ = 0;  // seconds, for other stages
 };
 
 }  // namespace

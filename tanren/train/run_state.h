@@ -23,6 +23,12 @@ struct PhaseTerm {
   std::string name, count_name;
 };
 
+// What a stage's window took.
+struct StageTime {
+  double seconds = 0;
+  double waited = 0;  // of them, for other stages of the replica
+};
+
 struct Phase {
   PhaseSpec spec;
   std::vector<Objective> objectives;
@@ -35,6 +41,7 @@ struct Phase {
   std::unique_ptr<Reducer> reducer = nullptr;
   bool blocks_checked = false;    // check_blocks saw the blocks of its first forward
   KnownShapes stage_shapes = {};  // of what its microbatches send between stages
+  StageTime stage_time = {};      // of its last window in stages
 
   // choose_parameters() of every objective.
   void choose_parameters(Communicator* ranks = nullptr);

@@ -179,6 +179,7 @@ bool update_phase(Phase& phase, RunState& run, const Parts& parts, const GlobalB
   share_buffers(run, undone, window->samples, *parts.ranks);
   for (Objective* objective : applied) update_average(*objective);
   report.stop_requested = report.stop_requested || window->stop_requested;
+  if (window->bubble) report.bubble = window->bubble;
   report.microsteps = std::max(report.microsteps, losses.microsteps());
   std::move(reports.begin(), reports.end(), std::back_inserter(report.objectives));
   run.applying = false;

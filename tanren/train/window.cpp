@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 namespace tanren {
 
@@ -161,11 +162,20 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
     samples[static_cast<size_t>(ranks.data().rank())] = static_cast<double>(batch.local.size());
   }
   const auto samples_of_ranks = row.add(samples);
+  const bool has_bubble = !ranks.pipeline().alone() && parts.device.is_cpu();
+  std::optional<StatusRow::Part> times;
+  if (has_bubble) {
+    times = row.add(std::vector<double>{phase.stage_time.waited, phase.stage_time.seconds});
+  }
   row.read();
 
   const std::vector<double> sums = row.take(totals);
   WindowStatus window{.stop_requested = row.take(stop)[0] > 0,
                       .samples = row.take(samples_of_ranks)};
+  if (times) {
+    const auto all = row.take(*times);
+    if (all[1] > 0) window.bubble = all[0] / all[1];
+  }
   for (size_t i = 0; i < objectives.size(); ++i) {
     Objective& objective = *objectives[i];
     Status status{.norm = joint_norm(row.take(places.squares[i])),

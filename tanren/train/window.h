@@ -33,6 +33,7 @@ struct WindowStatus {
   std::vector<Status> objectives;  // in turn
   bool stop_requested = false;     // on any rank; false with one rank
   std::vector<double> samples;     // of each replica
+  std::optional<double> bubble;    // share of the stages' time that waited; no value: no stages
 };
 
 // Unscales the gradients of the objectives in turn in place, and makes each one's active() what it

@@ -71,10 +71,22 @@ std::string outcome_of_run(const RunConfig& config) {
   return seen.str();
 }
 
+ModelBlocks three_blocks() {
+  ModelBlocks model;
+  for (const char* name : {"a", "b", "c"}) {
+    BlockCost block;
+    block.name = name;
+    block.forward = name[0] == 'c' ? 2 : 1;
+    model.blocks.push_back(block);
+  }
+  return model;
+}
+
 // The values that the plan prints for `machine`, without sources and reasons.
 std::string outcome_of_plan(const RunConfig& config, const Machine& machine) {
   const ModelProfile profile{
-      .num_parameters = 100, .num_trainable = 100, .train_samples = 12, .eval_samples = 12};
+      .num_parameters = 100, .num_trainable = 100, .train_samples = 12, .eval_samples = 12,
+      .blocks = three_blocks()};
   std::string seen;
   try {
     for (const auto& line : make_plan(config, machine, profile).lines) {
@@ -406,6 +418,9 @@ std::vector<Row> rows() {
       {"parallel.backend", {}, "gloo", kPlanRanks},
       {"parallel.rendezvous", {}, "tcp://localhost:29500", kPlanRanks},
       {"parallel.timeout", {}, "30", kPlanRanks},
+      {"parallel.pipeline", {}, "2", kPlanRanks},
+      {"parallel.pipeline_schedule", {"parallel.pipeline=2"}, "gpipe", kPlanRanks},
+      {"parallel.cut_at", {"parallel.pipeline=2"}, "[\"b\"]", kPlanRanks},
       {"parallel.bucket_mb", {}, "50", kPlanRanks},
       {"parallel.first_bucket_mb", {}, "2", kPlanRanks},
       {"parallel.overlap", {}, "false", kPlanRanks},

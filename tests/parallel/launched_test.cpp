@@ -142,6 +142,35 @@ TEST_F(Launched, accumulation_of_a_gpt_and_sharded_batches_of_tokens_agree_too) 
   expect_same_log(at("one"), at("three"));
 }
 
+TEST_F(Launched, two_stages_of_two_replicas_write_the_log_of_one_process) {
+  train_alone("run.toml", "one");
+  const auto result = launch(4, "run run.toml --out mesh --set parallel.pipeline=2");
+  ASSERT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(ranks_of(result.output).size(), 4U) << result.output;
+  TANREN_EXPECT_CONTAINS(result.output, "rank 1 of 4: stage 1 of 2");
+  TANREN_EXPECT_CONTAINS(result.output, "rank 2 of 4: stage 2 of 2");
+  expect_same_log(at("one"), at("mesh"));
+  EXPECT_EQ(last_checkpoint("mesh"), 24);
+  // The whole model, on any number of ranks.
+  const auto alone = go(kTanren + " eval one --json");
+  ASSERT_EQ(alone.code, 0) << alone.output;
+  const auto expected = nlohmann::json::parse(alone.output);
+  for (const auto& evaluated : {go(kTanren + " eval mesh --json"), launch(3, "eval mesh --json")}) {
+    ASSERT_EQ(evaluated.code, 0) << evaluated.output;
+    expect_same_json(expected, nlohmann::json::parse(evaluated.output), "eval");
+  }
+}
+
+TEST_F(Launched, ranks_that_stages_do_not_divide_are_refused) {
+  const auto three = launch(3, "run run.toml --out none --set parallel.pipeline=2");
+  EXPECT_EQ(three.code, 2) << three.output;
+  TANREN_EXPECT_CONTAINS(three.output,
+                         "parallel.pipeline is 2, which does not divide the 3 ranks; start 2 or 4");
+  const auto one = go(kTanren + " run run.toml --out none --set parallel.pipeline=2");
+  EXPECT_EQ(one.code, 2) << one.output;
+  TANREN_EXPECT_CONTAINS(one.output, "tanren launch -n 2 run");
+}
+
 // Uses a separate process for each run, so that its peak is the run's.
 TEST_F(Launched, a_summary_foretells_the_peak_of_all_replicas_of_the_process) {
 #ifdef __SANITIZE_ADDRESS__
@@ -418,6 +447,7 @@ TEST_F(Launched, another_config_on_a_rank_is_named_with_the_key) {
           "optimizer.learning_rate 0.1");
   // A key that does not define the run, but a difference would leave a rank waiting for the others.
   differs("evaluate.every=$((RANK + 4))", "evaluate.every 5", "evaluate.every 4");
+  differs("parallel.pipeline=$((RANK + 1))", "parallel.pipeline 2", "parallel.pipeline 1");
   differs("model.hidden=[1$RANK]", "model.hidden \\[11\\]", "model.hidden \\[10\\]");
   EXPECT_EQ(launch(2, by_rank("SET=run.threads=$((RANK + 1))")).code, 0);
 }

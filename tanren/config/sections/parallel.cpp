@@ -4,17 +4,28 @@
 #include "tanren/config/levels.h"
 #include "tanren/config/problems.h"
 
+#include <algorithm>
+
 namespace tanren {
 
 void fields(FieldList& add, ParallelOptions& o) {
   add("ranks", &o.ranks, Identity::free,
-      "How the samples of a step are shared: processes (ranks that a launcher starts: tanren "
-      "launch, torchrun, srun, mpirun), threads (replicas of the model in one process).");
+      "How the samples of a step, and with pipeline the model, are shared: processes (ranks that a "
+      "launcher starts: tanren launch, torchrun, srun, mpirun), threads (of one process).");
   add("replicas", &o.replicas, Identity::free,
-      "threads: how many, 0 to 1024; 0: one for each device, on the CPU as many as the plan takes "
-      "for faster.");
+      "threads: replicas of the model, or of each stage, 0 to 1024; 0: as many as there are devices "
+      "for, on the CPU as many as the plan takes for faster.");
   add("devices", &o.devices, Identity::free,
-      "threads: CUDA devices of the replicas, in turn; empty: all there are.");
+      "threads: CUDA devices of the ranks, in turn; empty: all there are.");
+  add("pipeline", &o.pipeline, Identity::free,
+      "Stages that the model is cut into, 1 to 1024; each rank holds one of them. With processes it "
+      "must divide their number; the ranks of a stage share the samples. The same numbers.");
+  add("pipeline_schedule", &o.pipeline_schedule, Identity::free,
+      "pipeline: the order of a stage's forwards and backwards: 1f1b (backwards as early as they "
+      "can be: fewer microbatches in memory), gpipe (all forwards first).");
+  add("cut_at", &o.cut_at, Identity::free,
+      "pipeline: the first block of each later stage, as tanren summary names them; empty: the plan "
+      "cuts so that the slowest stage has the least work.");
   add("backend", &o.backend, Identity::free,
       "processes: auto (nccl where every rank has a CUDA device of its own, else gloo), gloo, "
       "nccl.");
@@ -59,6 +70,17 @@ bool is_rendezvous(const std::string& text) {
   return reads_as(text.substr(colon + 1), port) && port >= 1 && port <= 65535;
 }
 
+void check_pipeline(Problems& p, const ParallelOptions& o) {
+  p.within("parallel.pipeline", static_cast<double>(o.pipeline), 1, 1024, true);
+  p.one_of("parallel.pipeline_schedule", o.pipeline_schedule, {"1f1b", "gpipe"});
+  if (o.pipeline == 1) {
+    p.unused("parallel.", {"pipeline_schedule", "cut_at"}, "parallel.pipeline", "1");
+  }
+  p.check(o.pipeline <= 1 || o.buffers != "synchronised",
+          "parallel.buffers \"synchronised\" needs all samples of a microbatch at once, and with "
+          "parallel.pipeline stages have them one after the other; take \"mean\" or \"first\"");
+}
+
 void check_threads(Problems& p, const RunConfig& config) {
   const ParallelOptions& o = config.parallel;
   if (o.ranks == "processes") {
@@ -77,10 +99,16 @@ void check_threads(Problems& p, const RunConfig& config) {
   if (o.ranks != "threads") return;
   p.unused("parallel.", {"backend", "rendezvous"}, "parallel.ranks", o.ranks);
   const auto devices = std::ssize(o.devices);
-  p.check(o.replicas <= 0 || o.replicas >= devices,
-          fmt::format("parallel.devices names {} devices for parallel.replicas {}; drop one of "
+  const int64_t stages = std::max<int64_t>(o.pipeline, 1);
+  p.check(o.replicas <= 0 || o.replicas * stages >= devices,
+          fmt::format("parallel.devices names {} devices for parallel.replicas {}{}; drop one of "
                       "them, or make them equal",
-                      to_text(int64_t{devices}), to_text(o.replicas)));
+                      to_text(int64_t{devices}), to_text(o.replicas),
+                      stages == 1 ? "" : fmt::format(" of {} stages", to_text(stages))));
+  const bool divides = stages == 1 || o.replicas > 0 || devices < stages || devices % stages == 0;
+  p.check(divides, fmt::format("parallel.devices names {} devices, which parallel.pipeline {} does "
+                               "not divide; drop some of them, or set parallel.replicas",
+                               to_text(int64_t{devices}), to_text(stages)));
   const auto device = read_device_name(config.run.device);
   p.check(o.devices.empty() || !device || (device->kind != "cpu" && device->index < 0),
           "parallel.devices and run.device \"" + config.run.device +
@@ -96,6 +124,7 @@ void check_parallel(Problems& p, const RunConfig& config) {
   p.check(o.rendezvous.empty() || is_rendezvous(o.rendezvous),
           "parallel.rendezvous \"" + o.rendezvous +
               "\" is no rendezvous; give tcp://host:port, file:///path, or nothing");
+  check_pipeline(p, o);
   check_threads(p, config);
   p.check(
       o.timeout > 0 && o.timeout <= 1e7,

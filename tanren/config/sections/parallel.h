@@ -9,10 +9,14 @@ namespace tanren {
 
 struct ParallelOptions {
   std::string ranks = "processes";  // processes (a launcher starts them), threads (replicas here)
-  int64_t replicas = 0;             // threads: how many; 0: one per device, planned on the CPU
-  std::vector<int64_t> devices;     // threads: indices of CUDA devices, one per replica; empty: all
+  // threads: how many, of each stage; 0: one per device, planned on the CPU
+  int64_t replicas = 0;
+  std::vector<int64_t> devices;     // threads: indices of CUDA devices, one per rank; empty: all
   std::string backend = "auto";     // processes: auto, gloo, nccl
   std::string rendezvous;   // processes: tcp://host:port or file:///path; empty: the launcher's
+  int64_t pipeline = 1;     // stages that the model is cut into; other ranks share the samples
+  std::string pipeline_schedule = "1f1b";  // order of a stage's forwards and backwards: 1f1b, gpipe
+  std::vector<std::string> cut_at;         // first block of each later stage; empty: the plan cuts
   double timeout = 600.0;   // seconds that a rank waits for the others
   double bucket_mb = 25.0;  // gradients that are reduced at once, in MiB
   double first_bucket_mb = 1.0;   // size of the bucket that is ready first

@@ -52,6 +52,19 @@ TEST(ValidateParallel, refuses_ranks_that_cannot_be_or_keys_that_would_be_ignore
       {{"parallel.buffers=last"},
        "parallel.buffers \"last\" is unknown; one of mean, first, synchronised"},
       {{"parallel.check_every=-1"}, "parallel.check_every is -1; it must be at least 0"},
+      {{"parallel.pipeline=0"}, "parallel.pipeline is 0; it must lie in [1, 1024]"},
+      {{"parallel.pipeline=2000"}, "parallel.pipeline is 2000"},
+      {{"parallel.pipeline=2", "parallel.pipeline_schedule=zb"},
+       "parallel.pipeline_schedule \"zb\" is unknown; one of 1f1b, gpipe"},
+      {{"parallel.pipeline_schedule=gpipe"},
+       "parallel.pipeline_schedule has no meaning for parallel.pipeline \"1\"; drop it"},
+      {{"parallel.cut_at=[head]"}, "parallel.cut_at has no meaning for parallel.pipeline \"1\""},
+      {{"parallel.pipeline=2", "parallel.buffers=synchronised"},
+       "parallel.buffers \"synchronised\" needs all samples of a microbatch at once"},
+      {{threads, "parallel.pipeline=2", "parallel.devices=[0, 1, 2]"},
+       "parallel.devices names 3 devices, which parallel.pipeline 2 does not divide"},
+      {{threads, "parallel.pipeline=2", "parallel.devices=[0, 1, 2]", "parallel.replicas=1"},
+       "parallel.devices names 3 devices for parallel.replicas 1 of 2 stages"},
       {{"parallel.zero=3"}, "parallel.zero is 3; it must lie in [0, 2]"},
       {{"parallel.zero=-1"}, "parallel.zero is -1"},
   };
@@ -89,6 +102,19 @@ TEST(ValidateParallel, finds_numbers_that_are_not_in_a_config_made_by_a_program)
   config.parallel.timeout = std::numeric_limits<double>::quiet_NaN();
   config.parallel.bucket_mb = config.parallel.first_bucket_mb = config.parallel.timeout;
   EXPECT_EQ(validate(config, {"mlp"}).size(), 3u);
+}
+
+TEST(ValidateParallel, takes_stages_with_their_schedule_and_cut) {
+  const RunConfig plain = parse(kGood);
+  EXPECT_EQ(plain.parallel.pipeline, 1);
+  EXPECT_EQ(plain.parallel.pipeline_schedule, "1f1b");
+  EXPECT_TRUE(plain.parallel.cut_at.empty());
+  const RunConfig staged =
+      parse(kGood, {"parallel.ranks=threads", "parallel.pipeline=3", "parallel.devices=[0]",
+                    "parallel.pipeline_schedule=gpipe", "parallel.cut_at=[layers.1, head]"});
+  EXPECT_EQ(staged.parallel.pipeline, 3);
+  EXPECT_EQ(staged.parallel.pipeline_schedule, "gpipe");
+  EXPECT_EQ(staged.parallel.cut_at, (std::vector<std::string>{"layers.1", "head"}));
 }
 
 }  // namespace
