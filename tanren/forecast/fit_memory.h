@@ -56,8 +56,8 @@ struct Fitted {
 };
 
 // The config's plan, changed if memory requires it, and only in what the config leaves open
-// (batch.microbatch, memory.recompute); a plan with stages is not changed. If nothing fits: ConfigError with the breakdown, the
-// smallest limit that works and other changes that would help.
+// (batch.microbatch, memory.recompute); a plan with stages is not changed. If nothing fits:
+// ConfigError with the breakdown, the smallest limit that works and other changes that would help.
 Fitted fit_memory(const FitInput& input);
 
 }  // namespace tanren

@@ -51,9 +51,9 @@ bool has_convolutions(const ModelProfile& profile);  // of images
 // How images and the weights of convolutions lie in memory; after plan_precision. ConfigError if
 // the model has no convolutions and channels_last is asked for.
 void plan_memory_format(const Request& request, Plan& plan);
-// The stages of the model, and how their window goes; after plan_memory and plan_average. ConfigError
-// for a cut that the model does not have, and for several objectives. Without the model's blocks
-// nothing is decided.
+// The stages of the model, and how their window goes; after plan_memory and plan_average.
+// ConfigError for a cut that the model does not have, and for several objectives. Without the
+// model's blocks nothing is decided.
 void plan_pipeline(const Request& request, Plan& plan);
 // Drops a default metric that does not fit the task; ConfigError for one that was asked for.
 void plan_evaluation(const Request& request, Plan& plan);

@@ -11,8 +11,8 @@ namespace tanren {
 // with stages in processes is planned as launched, also where no launcher started any.
 Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfile& profile);
 
-// The plan of rank `rank` of `plan`, a thread of this process: a copy with the rank and the device of
-// that thread. ConfigError if `plan` has no such thread.
+// The plan of rank `rank` of `plan`, a thread of this process: a copy with the rank and the device
+// of that thread. ConfigError if `plan` has no such thread.
 Plan replica_plan(Plan plan, int64_t rank);
 
 // The ranks and their backend as in make_plan, before the model exists: what depends on the model

@@ -24,8 +24,8 @@ namespace tanren {
 std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world,
                                       const AcceleratorKind& accelerators);
 
-// ConfigError for a run with stages in processes (parallel.pipeline) of which one was started. A plan
-// and an evaluation need no more.
+// ConfigError for a run with stages in processes (parallel.pipeline) of which one was started. A
+// plan and an evaluation need no more.
 void check_is_launched(const RunConfig& config, const Communicator& ranks);
 
 // ConfigError naming the first key that must be the same on all ranks and is not.

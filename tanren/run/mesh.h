@@ -1,5 +1,5 @@
-// The ranks of a run as a mesh of stages and replicas (parallel/ranks.h), from the connection of all.
-// Internal to run/.
+// The ranks of a run as a mesh of stages and replicas (parallel/ranks.h), from the connection of
+// all. Internal to run/.
 #pragma once
 
 #include "tanren/comm/with_parts.h"

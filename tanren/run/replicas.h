@@ -1,6 +1,6 @@
 // Ranks that are threads of this process: each is a replica of the model, or of a stage, with its
-// share of the cores or with its own device. An exception in one ends all of them, and is rethrown. Internal to
-// run/.
+// share of the cores or with its own device. An exception in one ends all of them, and is rethrown.
+// Internal to run/.
 #pragma once
 
 #include "tanren/parallel/ranks.h"

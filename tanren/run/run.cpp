@@ -196,8 +196,8 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   return output;
 }
 
-// Every rank begins with its own task; before training starts all ranks of a stage get the weights of
-// its first.
+// Every rank begins with its own task; before training starts all ranks of a stage get the weights
+// of its first.
 RunOutput run_threads(const Shared& shared, Task first) {
   const Prepared& prepared = shared.prepared;
   std::vector<Task> tasks{std::move(first)};
