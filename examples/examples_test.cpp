@@ -130,12 +130,11 @@ TEST_F(Examples, model_parallel_trains_a_resnet_in_two_stages_and_a_gpt_in_four)
   const auto two = go(kTanren + " run " + resnet + " --out resnet");
   ASSERT_EQ(two.code, 0) << two.output;
   TANREN_EXPECT_CONTAINS(read_file(temporary_.path() / "resnet" / "log.jsonl"), "\"bubble\":");
-  const auto four =
-      go(kTanren + " launch -n 4 -- " + kTanren + " run " +
-         (folder / "gpt2_four_stages.toml").string() + ci +
-         " --out gpt --set model.hidden_size=64 --set data.train.include=[string.py]"
-         " --set data.train.part=[0.0,1.0] --set data.eval.include=[string.py]"
-         " --set data.eval.part=[0.0,1.0]");
+  const auto four = go(kTanren + " launch -n 4 -- " + kTanren + " run " +
+                       (folder / "gpt2_four_stages.toml").string() + ci +
+                       " --out gpt --set model.hidden_size=64 --set data.train.include=[string.py]"
+                       " --set data.train.part=[0.0,1.0] --set data.eval.include=[string.py]"
+                       " --set data.eval.part=[0.0,1.0]");
   ASSERT_EQ(four.code, 0) << four.output;
   TANREN_EXPECT_CONTAINS(four.output, "stage 4 of 4");
   const auto summary = nlohmann::json::parse(read_file(temporary_.path() / "gpt" / "summary.json"));

@@ -40,8 +40,8 @@ struct StepReport {
   bool stop_requested = false;  // several ranks: some rank got a stop request during this update
 
   // The values below differ from run to run.
-  double seconds = 0;        // the whole step, waiting for data included
-  double wait_seconds = 0;   // the part of it spent waiting for data
+  double seconds = 0;       // the whole step, waiting for data included
+  double wait_seconds = 0;  // the part of it spent waiting for data
   // In stages on the CPU: share of all stages' time in the window that waited for other stages.
   std::optional<double> bubble = std::nullopt;
   int64_t memory_bytes = 0;  // peak resident memory so far (CPU), peak allocated (CUDA)

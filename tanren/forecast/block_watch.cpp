@@ -280,7 +280,7 @@ ModelBlocks BlockWatch::finish(int64_t samples) {
          .obstacle = passage.obstacle,
          .weights = {passage.weights.begin(), passage.weights.end()},
          .weights_before = {passage.weights_before.begin(), passage.weights_before.end()},
-          .buffers = {passage.buffers.begin(), passage.buffers.end()}});
+         .buffers = {passage.buffers.begin(), passage.buffers.end()}});
     forward = passage.forward;
     backward = passage.backward;
   }

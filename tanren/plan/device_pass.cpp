@@ -77,9 +77,7 @@ void plan_threads(const Request& request, Plan& plan) {
   const int64_t all = asked ? config.run.threads : machine.cores;
   // run.threads counts the threads of a process, which ranks in it share.
   const int64_t ranks = plan.parallel.thread_ranks();
-  const int64_t sharers = ranks > 1                     ? ranks
-                          : asked || machine.own_cores ? 1
-                                                       : machine.local_ranks;
+  const int64_t sharers = ranks > 1 ? ranks : asked || machine.own_cores ? 1 : machine.local_ranks;
   plan.device.threads = std::max<int64_t>(all / sharers, 1);
   std::string reason = "the cores this process may use";
   if (asked) {

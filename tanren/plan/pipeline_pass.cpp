@@ -98,14 +98,15 @@ void tell_stages(const ModelBlocks& model, const std::vector<StageCost>& stages,
         in_flight == 1 ? "s" : "");
     if (i + 1 < stages.size()) {
       const int64_t across = model.blocks[stage.end - 1].output_bytes * options.samples;
-      reason += fmt::format("; {} a microbatch to the next stage, and as much back",
-                            size_text(across));
+      reason +=
+          fmt::format("; {} a microbatch to the next stage, and as much back", size_text(across));
     }
     const bool is_over = options.limit_bytes > 0 && stage.bytes > options.limit_bytes;
     if (is_over) {
-      reason += fmt::format("; more than the {} that memory_limit leaves it: more stages, "
-                            "memory.recompute or a smaller batch.microbatch need less",
-                            size_text(options.limit_bytes));
+      reason += fmt::format(
+          "; more than the {} that memory_limit leaves it: more stages, "
+          "memory.recompute or a smaller batch.microbatch need less",
+          size_text(options.limit_bytes));
     }
     plan.lines.push_back({fmt::format("stage_{}", to_text(static_cast<int64_t>(i + 1))),
                           blocks_text(model, stage), Source::planned, reason});
@@ -152,10 +153,10 @@ void plan_pipeline(const Request& request, Plan& plan) {
   }
   for (const size_t place : cut) parallel.cut_at.push_back(model.blocks[place].name);
   const auto stages = stage_costs(model, cut, options);
-  schedule.reason +=
-      fmt::format("; the stages wait for {} of it, if they take the time of their multiply-adds "
-                  "and messages take none",
-                  percent_text(bubble_of(stages, plan)));
+  schedule.reason += fmt::format(
+      "; the stages wait for {} of it, if they take the time of their multiply-adds "
+      "and messages take none",
+      percent_text(bubble_of(stages, plan)));
   plan.lines.push_back(pipeline);
   plan.lines.push_back(schedule);
   plan.lines.push_back({"cut_at", join(parallel.cut_at),

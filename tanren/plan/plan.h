@@ -128,7 +128,7 @@ struct ParallelPlan {
   int64_t pipeline = 1;          // stages; each has as many ranks
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::vector<std::string> cut_at;  // the first block of each later stage
-  double timeout_seconds = 600;  // that a rank waits for the others
+  double timeout_seconds = 600;     // that a rank waits for the others
   int64_t bucket_bytes = int64_t{25} << 20;
   int64_t first_bucket_bytes = int64_t{1} << 20;
   bool overlap = true;
@@ -147,7 +147,7 @@ struct ParallelPlan {
 };
 
 struct BatchPlan {
-  int64_t world_size = 1;  // ranks that share the samples: ParallelPlan::data_size()
+  int64_t world_size = 1;    // ranks that share the samples: ParallelPlan::data_size()
   int64_t global_batch = 0;  // samples per full step
   int64_t per_rank = 0;
   int64_t microbatch = 0;          // samples per full microstep

@@ -56,8 +56,8 @@ std::map<std::string, std::string> changed_values(ParallelOptions options) {
 
 // Reports options that were asked for and have no effect where no ranks share samples.
 void tell_idle(const Request& request, Plan& plan) {
-  const std::set<std::string> of_ranks = {"zero",     "compress",        "bucket_mb",
-                                          "overlap",  "first_bucket_mb", "buffers"};
+  const std::set<std::string> of_ranks = {"zero",    "compress",        "bucket_mb",
+                                          "overlap", "first_bucket_mb", "buffers"};
   const bool in_stages = plan.parallel.pipeline > 1;
   const std::string why = in_stages
                               ? "does nothing: each stage has one rank (more share the samples)"

@@ -78,8 +78,8 @@ ModelBlocks blocks_of(const RunConfig& config, const Registry& registry, Machine
   const Batch batch = collated(train, indices).batch;
   try {
     return block_profile(
-        make_plan(alone, machine, facts),
-        [&] { return build_task(alone, registry.models, train); }, batch);
+        make_plan(alone, machine, facts), [&] { return build_task(alone, registry.models, train); },
+        batch);
   } catch (const ConfigError&) {
     throw;
   } catch (const std::exception& error) {

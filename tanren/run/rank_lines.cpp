@@ -13,8 +13,9 @@ std::string rank_line(const Plan& plan, std::string_view engine, std::string_vie
                       int64_t process) {
   const ParallelPlan& parallel = plan.parallel;
   const std::string stage =
-      parallel.pipeline == 1 ? ""
-                             : fmt::format("stage {} of {}, ", parallel.stage() + 1, parallel.pipeline);
+      parallel.pipeline == 1
+          ? ""
+          : fmt::format("stage {} of {}, ", parallel.stage() + 1, parallel.pipeline);
   return fmt::format("rank {} of {}: {}{}, {} threads, {}, {}, process {}", parallel.rank,
                      parallel.world_size, stage, plan.device.text(), plan.device.threads, engine,
                      host, process);

@@ -84,9 +84,11 @@ ModelBlocks three_blocks() {
 
 // The values that the plan prints for `machine`, without sources and reasons.
 std::string outcome_of_plan(const RunConfig& config, const Machine& machine) {
-  const ModelProfile profile{
-      .num_parameters = 100, .num_trainable = 100, .train_samples = 12, .eval_samples = 12,
-      .blocks = three_blocks()};
+  const ModelProfile profile{.num_parameters = 100,
+                             .num_trainable = 100,
+                             .train_samples = 12,
+                             .eval_samples = 12,
+                             .blocks = three_blocks()};
   std::string seen;
   try {
     for (const auto& line : make_plan(config, machine, profile).lines) {

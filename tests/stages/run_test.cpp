@@ -159,7 +159,8 @@ TEST_F(StagedRuns, are_refused_with_a_cut_that_the_model_does_not_have) {
 TEST_F(StagedRuns, of_processes_need_as_many_while_plans_do_not) {
   RunConfig config = looped_config(1);
   config.parallel.pipeline = 2;
-  EXPECT_THAT(refusal(config), HasSubstr("parallel.pipeline is 2, and this is one process; start 2"));
+  EXPECT_THAT(refusal(config),
+              HasSubstr("parallel.pipeline is 2, and this is one process; start 2"));
   plan_ = plan_only(config, test_registry());
   EXPECT_THAT(line("ranks"), HasSubstr("2: processes on 1 machine: 2 stages"));
   EXPECT_THAT(line("stage_2"), HasSubstr("of the multiply-adds"));

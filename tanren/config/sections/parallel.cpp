@@ -13,18 +13,21 @@ void fields(FieldList& add, ParallelOptions& o) {
       "How the samples of a step, and with pipeline the model, are shared: processes (ranks that a "
       "launcher starts: tanren launch, torchrun, srun, mpirun), threads (of one process).");
   add("replicas", &o.replicas, Identity::free,
-      "threads: replicas of the model, or of each stage, 0 to 1024; 0: as many as there are devices "
+      "threads: replicas of the model, or of each stage, 0 to 1024; 0: as many as there are "
+      "devices "
       "for, on the CPU as many as the plan takes for faster.");
   add("devices", &o.devices, Identity::free,
       "threads: CUDA devices of the ranks, in turn; empty: all there are.");
   add("pipeline", &o.pipeline, Identity::free,
-      "Stages that the model is cut into, 1 to 1024; each rank holds one of them. With processes it "
+      "Stages that the model is cut into, 1 to 1024; each rank holds one of them. With processes "
+      "it "
       "must divide their number; the ranks of a stage share the samples. The same numbers.");
   add("pipeline_schedule", &o.pipeline_schedule, Identity::free,
       "pipeline: the order of a stage's forwards and backwards: 1f1b (backwards as early as they "
       "can be: fewer microbatches in memory), gpipe (all forwards first).");
   add("cut_at", &o.cut_at, Identity::free,
-      "pipeline: the first block of each later stage, as tanren summary names them; empty: the plan "
+      "pipeline: the first block of each later stage, as tanren summary names them; empty: the "
+      "plan "
       "cuts so that the slowest stage has the least work.");
   add("backend", &o.backend, Identity::free,
       "processes: auto (nccl where every rank has a CUDA device of its own, else gloo), gloo, "
