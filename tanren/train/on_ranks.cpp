@@ -126,16 +126,18 @@ void check_weights(const RunState& run, const Parts& parts) {
   parts.ranks->check_tied(tied_weights(run), when);
 }
 
-bool on_any_rank(bool here, const Ranks& ranks) {
-  return sum_numbers(ranks.world().communicator(), {here ? 1.0 : 0.0})[0] > 0;
+bool on_any_rank(bool here, const RankAxis& axis) {
+  return sum_numbers(axis.communicator(), {here ? 1.0 : 0.0})[0] > 0;
 }
+
+bool on_any_rank(bool here, const Ranks& ranks) { return on_any_rank(here, ranks.world()); }
 
 void reseed(const RunState& run, const Ranks& ranks, Draws draws) {
   // Ranks that are threads share that generator, and the plan forbids drawing from it.
   if (ranks.world().alone() || ranks.plan().backend == Backend::threads) return;
   constexpr uint64_t kEvaluations = uint64_t{1} << 32;  // more than any rank
   const uint64_t first = draws == Draws::evaluation ? kEvaluations : 0;
-  at::manual_seed(random_bits(run.seed, first + static_cast<uint64_t>(ranks.data().rank()),
+  at::manual_seed(random_bits(run.seed, first + static_cast<uint64_t>(ranks.world().rank()),
                               static_cast<uint64_t>(run.attempt)));
 }
 
