@@ -189,9 +189,9 @@ class StageWindow {
                         line_of_current().find("inplace operation") != std::string::npos;
     if (!may_be) return "";
     return fmt::format(
-        " ({} more microbatches are in flight: a block may have saved a buffer that it updates in "
+        " ({} microbatches were in flight: a block may have saved a buffer that it updates in "
         "place; let it save a copy)",
-        in_flight_.size());
+        in_flight_.size() + 1);
   }
 
   Phase& phase_;
