@@ -208,14 +208,15 @@ class StageWindow {
                      .in_backward = in_backward});
     }
     if (!shortage) return;
-    throw_shortage(fmt::format("step {}, {} of {}", step, in_backward ? "backward" : "forward", where),
-                   fmt::format(" with {} samples", part(action.microbatch).size()), *shortage);
+    throw_shortage(
+        fmt::format("step {}, {} of {}", step, in_backward ? "backward" : "forward", where),
+        fmt::format(" with {} samples", part(action.microbatch).size()), *shortage);
   }
 
   // While an exception of a backward is handled: what only several microbatches in flight may cause.
   std::string hint() const {
-    const bool may_be = !in_flight_.empty() &&
-                        line_of_current().find("inplace operation") != std::string::npos;
+    const bool may_be =
+        !in_flight_.empty() && line_of_current().find("inplace operation") != std::string::npos;
     if (!may_be) return "";
     return fmt::format(
         " ({} microbatches were in flight: a block may have saved a buffer that it updates in "
@@ -263,9 +264,9 @@ void check_can_be_staged(const Task& task, const Plan& plan) {
   const auto refuse = [](const std::string& what) {
     throw ConfigError("[pipeline] a run in stages cannot have " + what);
   };
-  const bool has_several = std::any_of(task.phases.begin(), task.phases.end(), [](const auto& phase) {
-    return phase.objectives.size() > 1;
-  });
+  const bool has_several =
+      std::any_of(task.phases.begin(), task.phases.end(),
+                  [](const auto& phase) { return phase.objectives.size() > 1; });
   if (task.phases.size() > 1 || has_several) {
     refuse("several phases or objectives; train the model on one rank, or on replicas of it");
   }
@@ -304,10 +305,10 @@ void add_tied(Phase& phase, const StepContext& context) {
         add_theirs(name, own, plan, context.parts.ranks->pipeline().communicator());
       });
       if (!shortage) continue;
-      throw_shortage(fmt::format("step {}, exchange of {}, stage {} of {}",
-                                 to_text(context.run.updated_step), name, plan.stage + 1,
-                                 plan.stages()),
-                     "", *shortage);
+      throw_shortage(
+          fmt::format("step {}, exchange of {}, stage {} of {}", to_text(context.run.updated_step),
+                      name, plan.stage + 1, plan.stages()),
+          "", *shortage);
     }
   }
 }

@@ -103,8 +103,8 @@ WireShape shape_on_wire(const at::Tensor& tensor) {
 void StageWires::Receive::post() {
   Communicator& comm = wires_->pipeline_;
   if (is_gradient()) {
-    row_ = at::empty({numel_of(shape_) + 1},
-                     at::TensorOptions(shape_.dtype).device(wires_->device_));
+    row_ =
+        at::empty({numel_of(shape_) + 1}, at::TensorOptions(shape_.dtype).device(wires_->device_));
     tensor_ = tensor_in(row_, shape_);
   } else {
     tensor_ = empty_as(shape_, wires_->device_);
@@ -211,12 +211,11 @@ WireShape StageWires::send_output(const at::Tensor& output, const Batch& piece,
   const auto [known, is_new] = known_.sent.emplace(key_of(piece), shape);
   const WireShape& agreed = known->second;
   if (agreed.sizes != shape.sizes || agreed.dtype != shape.dtype) {
-    throw ConfigError(
-        fmt::format("[pipeline] block '{}', the last of stage {} of {}, returned {} for "
-                    "microbatch {} and {} for an earlier one with fields of the same shapes; cut "
-                    "the model where an output's shape follows from the batch's (parallel.cut_at)",
-                    block, plan_.stage + 1, plan_.stages(), shape_text(shape), microbatch,
-                    shape_text(agreed)));
+    throw ConfigError(fmt::format(
+        "[pipeline] block '{}', the last of stage {} of {}, returned {} for "
+        "microbatch {} and {} for an earlier one with fields of the same shapes; cut "
+        "the model where an output's shape follows from the batch's (parallel.cut_at)",
+        block, plan_.stage + 1, plan_.stages(), shape_text(shape), microbatch, shape_text(agreed)));
   }
   send(is_new ? header_of(shape) : at::Tensor(), row_as(output, agreed), plan_.stage + 1,
        microbatch, fmt::format("the input of microbatch {}", microbatch));

@@ -62,7 +62,7 @@ class StageWires {
     int64_t from_;  // stage
     int64_t microbatch_;
     std::string what_;
-    std::vector<int64_t> key_;          // of an input
+    std::vector<int64_t> key_;  // of an input
     at::Tensor header_;         // undefined once the shape is known
     at::Tensor tensor_, row_;   // row_: all elements of the message, of which tensor_ is a part
     at::Tensor carried_;        // row_, or its place on the engine's device

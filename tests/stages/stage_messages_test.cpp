@@ -210,15 +210,18 @@ TEST(StageMessages, over_gloo_keep_a_weight_of_two_stages_the_same_on_both) {
   StagedRun run{.config = ranks_config("fp32"), .data = data, .stages = 2, .replicas = 2};
   run.config.batch.microbatch = 2;
   const Trained staged = trained(over_gloo(2, 2), run, 3);  // compares the holders bitwise
-  EXPECT_TRUE(staged.tensors.contains("transformer.wte.weight"));
-  EXPECT_LT(staged.losses.back(), staged.losses.front() * 1.5);
+  run.stages = 1;
+  const Trained whole = trained(run, 3);
+  for (size_t i = 0; i < whole.losses.size(); ++i) {
+    EXPECT_NEAR(staged.losses.at(i), whole.losses[i], 1e-4) << i;
+  }
 }
 
 // Tells a test of each message before it starts.
 class TappedCommunicator final : public Communicator {
  public:
-  using Tap = std::function<void(bool sends, const at::Tensor& tensor, int rank,
-                                 const std::string& what)>;
+  using Tap =
+      std::function<void(bool sends, const at::Tensor& tensor, int rank, const std::string& what)>;
   TappedCommunicator(RankAxis axis, Tap tap) : axis_(std::move(axis)), tap_(std::move(tap)) {}
   int rank() const override { return inner().rank(); }
   int world_size() const override { return inner().world_size(); }
@@ -304,10 +307,11 @@ TEST(StageMessages, that_run_out_of_memory_in_the_exchange_of_a_weight_say_which
   StagedRun run{.config = ranks_config("fp32"), .data = data, .stages = 3};
   run.config.batch.microbatch = 4;
   const auto tap_of = [](int64_t stage) {
-    return [stage](bool sends, const at::Tensor& /*tensor*/, int /*rank*/, const std::string& what) {
-      if (sends || stage != 0 || what != "the gradient of transformer.wte.weight") return;
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory: 99 bytes");
-    };
+    return
+        [stage](bool sends, const at::Tensor& /*tensor*/, int /*rank*/, const std::string& what) {
+          if (sends || stage != 0 || what != "the gradient of transformer.wte.weight") return;
+          TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory: 99 bytes");
+        };
   };
   const std::string error = error_of<MemoryError>(
       [&] { on_mesh(tapped(3, tap_of), run, [](StageRank& rank) { rank.step(); }); });

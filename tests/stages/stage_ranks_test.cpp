@@ -3,6 +3,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/train/check_blocks.h"
 #include "tanren/train/pipeline.h"
 #include "tanren/train/step_error.h"
 
@@ -248,16 +249,19 @@ TEST(StageRanks, refuse_patterns_that_match_no_block_of_any_stage) {
   const StagedModel model("mlp", "fp32");
   StagedRun run = model.run(1);
   run.stages = 2;
-  const auto refusal = [&] {
-    return error_of<ConfigError>([&] { on_mesh(run, [](StageRank&) {}); });
-  };
-  run.config.memory.recompute = {"hidden.0", "hidden.7"};
-  TANREN_EXPECT_CONTAINS(refusal(), "memory.recompute: no block matches 'hidden.7'");
-  run.config.memory.recompute = {"hidden.0", "head"};  // of two stages
+  run.config.memory.recompute = {"hidden.0", "hidden.2"};  // of two stages
   on_mesh(run, [](StageRank& rank) { rank.step(); });
-  run.config.memory.recompute = {};
-  run.config.memory.offload = {"tail*"};
-  TANREN_EXPECT_CONTAINS(refusal(), "memory.offload: no block matches 'tail*'");
+  run.config.memory.recompute = {"hidden.0", "hidden.7"};
+  const auto error = error_of<ConfigError>([&] { on_mesh(run, [](StageRank&) {}); });
+  TANREN_EXPECT_CONTAINS(error,
+                         "memory.recompute: no block matches 'hidden.7'; there are hidden.0");
+  const std::vector<std::string> blocks = {"h.0", "h.1", "head"};
+  MemoryPlan plan;
+  plan.offload = {"h.*", "h.*.mlp", "*"};  // the second may match a block inside of another
+  check_outermost_blocks(plan, blocks);
+  plan.offload = {"tail*"};
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { check_outermost_blocks(plan, blocks); }),
+                         "memory.offload: no block matches 'tail*'");
 }
 
 TEST(StageRanks, draw_other_numbers_of_torchs_generator_in_each_stage) {
