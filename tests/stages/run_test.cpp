@@ -80,6 +80,20 @@ TEST_F(StagedRuns, of_two_replicas_write_the_log_of_one_rank_by_either_schedule)
   }
 }
 
+TEST_F(StagedRuns, begin_with_the_weights_of_a_file_on_every_rank) {
+  RunConfig config = short_config("mlp");
+  config.run.seed = 8;
+  const auto given = go(config, "given");
+  ASSERT_TRUE(given.exported);
+  config.run.seed = 7;  // which draws other weights
+  config.model.init_from = given.exported->file.string();
+  go(config, "1");
+  go(in_stages(config, 3), "3");
+  expect_same("1", "3");
+  go(in_stages(config, 2, 2), "2");
+  expect_same("1", "2");
+}
+
 TEST_F(StagedRuns, of_a_gpt_on_a_text_write_the_log_of_one_rank) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i * i) + " of a text\n";
