@@ -4,11 +4,13 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/checkpoint/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 
 namespace tanren::testing {
@@ -32,6 +34,10 @@ RunConfig short_config(const std::string& kind) {
   config.evaluate.metrics = {"accuracy"};
   return config;
 }
+
+struct FailsAtEvaluation : Sink {
+  void evaluation(const EvaluationReport&) override { throw std::runtime_error("no evaluation"); }
+};
 
 class StagedRuns : public Loop {
  protected:
@@ -158,6 +164,17 @@ TEST_F(StagedRuns, go_on_in_other_stages_and_without) {
   go(second, "cut");
   go(looped_config(1), "cut");
   expect_same("1", "cut");
+}
+
+TEST_F(StagedRuns, save_before_an_evaluation_which_may_fail) {
+  go(looped_config(1), "1");
+  RunConfig config = in_stages(looped_config(1), 2);
+  config.checkpoint.every = 0;
+  FailsAtEvaluation sink;
+  EXPECT_THROW(go(config, "2", nullptr, {&sink}), std::exception);
+  EXPECT_TRUE(latest_checkpoint(folder_.path() / "2" / "checkpoints"));
+  go(config, "2");
+  expect_same("1", "2");
 }
 
 TEST_F(StagedRuns, are_refused_with_a_cut_that_the_model_does_not_have) {
