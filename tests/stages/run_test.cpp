@@ -36,6 +36,7 @@ RunConfig short_config(const std::string& kind) {
 }
 
 struct FailsAtEvaluation : Sink {
+  void step(const StepReport&) override {}
   void evaluation(const EvaluationReport&) override { throw std::runtime_error("no evaluation"); }
 };
 
