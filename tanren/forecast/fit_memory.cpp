@@ -6,6 +6,7 @@
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
 #include "tanren/data/collated.h"
+#include "tanren/forecast/fitting_stages.h"
 #include "tanren/forecast/smaller_models.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/plan/useful_threads.h"
@@ -29,7 +30,10 @@ std::string breakdown(const MemoryPrediction& prediction) {
 
 // What a peak takes of the limit: more than its bytes, because pages are whole and freed ones lie
 // between used ones.
-int64_t taken(int64_t peak_bytes) { return peak_bytes + peak_bytes / 64 + (int64_t{4} << 20); }
+constexpr int64_t kLost = int64_t{4} << 20;
+int64_t taken(int64_t peak_bytes) { return peak_bytes + peak_bytes / 64 + kLost; }
+// The largest peak that takes no more than `room`; not above 0: none.
+int64_t largest_peak(int64_t room) { return (room - kLost) / 65 * 64; }
 
 // The ranks of this process that share the limit: all on the CPU, on accelerators those of the
 // fullest one.
@@ -244,6 +248,8 @@ std::string shorter(const FitInput& input, const Tried& least) {
     others.push_back(advice(fitter, config, "optimizer.state = \"8bit\""));
   }
   others.push_back(shorter(input, least));
+  const int64_t room = room_for_step(least.plan, standing);
+  others.push_back(fitting_stages(input, least, largest_peak(room)));
   for (auto& [what, config] : smaller_models(least.config)) {
     config.memory.recompute = input.config.memory.recompute;  // the smaller one may lack blocks
     std::string text = advice(fitter, config, what);

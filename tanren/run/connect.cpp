@@ -10,6 +10,8 @@
 #include "tanren/plan/planner.h"
 #include "tanren/plan/probe_machine.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <chrono>
 
 namespace tanren {
@@ -25,6 +27,12 @@ void add_samples(const std::string& name, const Dataset& data, Facts& facts) {
                          hash_text(part_of(field, tensor).hash));
     }
   }
+}
+
+std::string bits_hash(const at::Tensor& tensor) {
+  const at::Tensor plain = tensor.detach().to(at::kCPU).contiguous();
+  return hash_text(
+      content_hash({static_cast<const char*>(plain.const_data_ptr()), plain.nbytes()}));
 }
 
 // The device whose tensors NCCL carries, chosen as plan_device does.
@@ -46,6 +54,19 @@ void check_same_data(const std::shared_ptr<Communicator>& ranks, Facts facts, co
   if (ranks->world_size() == 1) return;
   add_samples("data.train", train, facts);
   if (eval != nullptr) add_samples("data.eval", *eval, facts);
+  Ranks(ranks, {}).check_alike(facts);
+}
+
+void check_same_start(const std::shared_ptr<Communicator>& ranks, const TensorMap& weights,
+                      const TensorMap& optimizer) {
+  if (ranks->world_size() == 1) return;
+  Facts facts;
+  for (const auto& [name, tensor] : weights) {
+    facts.emplace_back("hash of the first weights " + name, bits_hash(tensor));
+  }
+  for (const auto& [name, tensor] : optimizer) {
+    facts.emplace_back("hash of the optimizer's first state " + name, bits_hash(tensor));
+  }
   Ranks(ranks, {}).check_alike(facts);
 }
 

@@ -48,6 +48,12 @@ auto with_ranks(const RunConfig& config, const World& world, const AcceleratorKi
 void check_same_data(const std::shared_ptr<Communicator>& ranks, Facts facts, const Dataset& train,
                      const Dataset* eval);
 
+// ConfigError naming the first tensor whose bits differ between the ranks, of what model.init_from,
+// model.from_hf and optimizer.init_from gave them. For stages: no rank has the weights of all, so
+// rank 0 cannot give the others its own.
+void check_same_start(const std::shared_ptr<Communicator>& ranks, const TensorMap& weights,
+                      const TensorMap& optimizer);
+
 // Rank 0's checkpoint to resume from. CheckpointError on every rank if some rank does not see it.
 std::optional<std::filesystem::path> agreed_checkpoint(
     Communicator& ranks, const std::optional<std::filesystem::path>& mine);

@@ -2,13 +2,17 @@
 
 #include "tanren/base/error_line.h"
 #include "tanren/base/text.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/comm/thread_group.h"
 #include "tanren/plan/planner.h"
 #include "tanren/run/mesh.h"
+#include "tanren/train/build.h"
+
+#include <ATen/core/Tensor.h>
 
 #include <chrono>
 #include <exception>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,6 +55,34 @@ void on_thread_ranks(const Plan& plan,
   run_rank(0);
   threads.clear();  // joins
   if (first) std::rethrow_exception(first);
+}
+
+namespace {
+
+// A tensor that differs in shape is left to the comparison of ranks, which names it.
+void copy_weights(const torch::nn::Module& from, const torch::nn::Module& to) {
+  const TensorMap given = tensors_of(from);
+  for (const auto& [name, tensor] : tensors_of(to)) {
+    const at::Tensor* const found = given.find(name);
+    if (found == nullptr || found->sizes() != tensor.sizes()) continue;
+    tensor.detach().copy_(found->detach());
+  }
+}
+
+}  // namespace
+
+RunState StatesInTurn::make(const Parts& parts) {
+  const RankAxis& world = parts.ranks->world();
+  std::optional<RunState> state;
+  if (!world.is_first()) {
+    const std::lock_guard lock(turn_);
+    Task task = make_task_();
+    copy_weights(*first_.module, *task.module);
+    state.emplace(build_run_state(std::move(task), parts));
+  }
+  gather_numbers(world.communicator(), {0});
+  if (world.is_first()) state.emplace(build_run_state(std::move(first_), parts));
+  return std::move(*state);
 }
 
 }  // namespace tanren

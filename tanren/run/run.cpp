@@ -115,15 +115,17 @@ std::optional<std::chrono::steady_clock::time_point> end_of_start(const Plan& pl
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(left);
 }
 
+using MakeState = std::function<RunState(const Parts&)>;
+
 // Runs model and loop of one rank; rank 0 also writes the run folder.
-RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
+RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make_state,
                    std::shared_ptr<const Ranks> ranks) {
   const Prepared& prepared = shared.prepared;
   Parts parts = build_parts(plan, shared.input.stop, shared.accelerators);
   parts.ranks = std::move(ranks);
   parts.stage = stage_of(prepared.stages, plan.parallel);
   const bool is_first = parts.ranks->world().is_first();
-  RunState state = build_run_state(std::move(task), parts);
+  RunState state = make_state(parts);
   if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, parts);
   if (shared.fork != nullptr) {
     const auto left =
@@ -196,20 +198,14 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   return output;
 }
 
-// Every rank begins with its own task; before training starts all ranks of a stage get the weights
-// of its first.
 RunOutput run_threads(const Shared& shared, Task first) {
   const Prepared& prepared = shared.prepared;
-  std::vector<Task> tasks{std::move(first)};
-  for (int64_t i = 1; i < prepared.plan.parallel.thread_ranks(); ++i) {
-    tasks.push_back(prepared.fit.make_task(prepared.config));
-  }
+  StatesInTurn states(std::move(first), [&] { return prepared.fit.make_task(prepared.config); });
+  const auto make_state = [&](const Parts& parts) { return states.make(parts); };
   RunOutput output;
   on_thread_ranks(prepared.plan, [&](const Plan& plan, const std::shared_ptr<const Ranks>& ranks) {
-    const int64_t rank = ranks->world().rank();
-    Task task = std::move(tasks[static_cast<size_t>(rank)]);
-    RunOutput own = run_rank(shared, plan, std::move(task), ranks);
-    if (rank == 0) output = std::move(own);
+    RunOutput own = run_rank(shared, plan, make_state, ranks);
+    if (ranks->world().is_first()) output = std::move(own);
   });
   return output;
 }
@@ -267,6 +263,11 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   check_same_data(ranks, origin.data, train, eval);
   size_t num_old_changes = 0;
   std::optional<Fork> fork;
+  const bool reads_files = !config.model.init_from.empty() || !config.model.from_hf.empty();
+  if (!prepared.stages.empty() && !checkpoint && !source && (reads_files || prepared.optimizer)) {
+    check_same_start(ranks, tensors_of(*prepared.task.module),
+                     prepared.optimizer ? prepared.optimizer->state.tensors : TensorMap());
+  }
   if (checkpoint) {
     const Origin saved = read_origin(*checkpoint);
     check_data_unchanged(*ranks, saved.data, origin.data, *checkpoint, config);
@@ -312,8 +313,11 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   const ShortWaits waits(prepared.plan.device.threads);
   Task task = std::move(prepared.task);
   if (prepared.plan.parallel.thread_ranks() > 1) return run_threads(shared, std::move(task));
+  const auto make_state = [&](const Parts& parts) {
+    return build_run_state(std::move(task), parts);
+  };
   return with_mesh(ranks, prepared.plan.parallel, [&](const std::shared_ptr<const Ranks>& mesh) {
-    return run_rank(shared, prepared.plan, std::move(task), mesh);
+    return run_rank(shared, prepared.plan, make_state, mesh);
   });
 }
 

@@ -91,6 +91,8 @@ std::optional<Ending> LoopState::before_update() {
   if (is_applied_ && saves) checkpoint();  // first, in case the evaluation fails
   is_applied_ = is_among_best_ = false;
   if (inputs_.eval != nullptr && owes_evaluation(run_, plan_)) {
+    // An evaluation may fail on one rank, which can then write nothing: all write it in parts.
+    if (parts_.stage != nullptr && result_.session_attempts > 0 && !is_saved()) checkpoint();
     if (!evaluate()) return Ending::interrupted;
     const bool decides = estimates_ || evaluations_decide(plan_);
     if (is_among_best_ || (decides && saves)) checkpoint();

@@ -234,6 +234,27 @@ TEST_F(FitTest, a_microbatch_that_is_asked_for_and_cannot_fit_is_refused_with_on
   }
 }
 
+TEST_F(FitTest, a_model_of_blocks_that_cannot_fit_is_refused_with_the_stages_that_do) {
+  config_.model.num_layers = 8;
+  config_.batch.microbatch = 16;
+  config_.asked = {"batch.microbatch", "memory.recompute"};
+  const auto said_in = [&](int64_t limit) {
+    try {
+      fit_in(limit, config_);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(said_in(5 << 20), ::testing::Not(HasSubstr("parallel.pipeline")));
+  // The first limit, from above, that one rank does not have.
+  int64_t limit = 256 << 20;
+  while (said_in(limit) == "accepted") limit -= limit / 8;
+  EXPECT_THAT(said_in(limit), HasSubstr("; parallel.pipeline = 2 on as many ranks"));
+  config_.parallel.ranks = "threads";  // which share the limit
+  EXPECT_THAT(said_in(limit), ::testing::Not(HasSubstr("parallel.pipeline")));
+}
+
 TEST_F(FitTest, a_width_that_cannot_fit_is_refused_with_one_that_does) {
   constexpr int64_t kLimit = 7 << 20;
   std::string message;

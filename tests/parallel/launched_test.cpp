@@ -452,6 +452,22 @@ TEST_F(Launched, another_config_on_a_rank_is_named_with_the_key) {
   EXPECT_EQ(launch(2, by_rank("SET=run.threads=$((RANK + 1))")).code, 0);
 }
 
+TEST_F(Launched, another_file_of_first_weights_on_a_stage_is_named) {
+  train_alone("run.toml --set run.steps=1", "w0");
+  train_alone("run.toml --set run.steps=2", "w1");
+  const std::string begin = "-- sh -c 'exec " + kTanren +
+                            " run run.toml --quiet --out out --set parallel.pipeline=2"
+                            " --set model.init_from=";
+  expect_line(launch(2, begin + "w$RANK/model.safetensors'"), 2,
+              "\\[parallel\\] rank 1 has hash of the first weights [^ ]+ [0-9a-f]{16}, rank 0 has "
+              "hash of the first weights .*");
+  fs::copy(at("w0"), at("copy0"), fs::copy_options::recursive);
+  fs::copy(at("w0"), at("copy1"), fs::copy_options::recursive);
+  fs::remove_all(at("out"));
+  const auto same = launch(2, begin + "copy$RANK/model.safetensors'");
+  EXPECT_EQ(same.code, 0) << same.output;
+}
+
 TEST_F(Launched, other_data_on_a_rank_are_named) {
   const auto differs = [&](const std::string& rows_of_1, const std::string& of_1,
                            const std::string& of_0) {

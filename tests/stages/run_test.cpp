@@ -4,11 +4,13 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/checkpoint/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 
 namespace tanren::testing {
@@ -32,6 +34,11 @@ RunConfig short_config(const std::string& kind) {
   config.evaluate.metrics = {"accuracy"};
   return config;
 }
+
+struct FailsAtEvaluation : Sink {
+  void step(const StepReport&) override {}
+  void evaluation(const EvaluationReport&) override { throw std::runtime_error("no evaluation"); }
+};
 
 class StagedRuns : public Loop {
  protected:
@@ -78,6 +85,20 @@ TEST_F(StagedRuns, of_two_replicas_write_the_log_of_one_rank_by_either_schedule)
     EXPECT_EQ(plan_.batch.world_size, 2);
     expect_same("1", schedule);
   }
+}
+
+TEST_F(StagedRuns, begin_with_the_weights_of_a_file_on_every_rank) {
+  RunConfig config = short_config("mlp");
+  config.run.seed = 8;
+  const auto given = go(config, "given");
+  ASSERT_TRUE(given.exported);
+  config.run.seed = 7;  // which draws other weights
+  config.model.init_from = given.exported->file.string();
+  go(config, "1");
+  go(in_stages(config, 3), "3");
+  expect_same("1", "3");
+  go(in_stages(config, 2, 2), "2");
+  expect_same("1", "2");
 }
 
 TEST_F(StagedRuns, of_a_gpt_on_a_text_write_the_log_of_one_rank) {
@@ -144,6 +165,17 @@ TEST_F(StagedRuns, go_on_in_other_stages_and_without) {
   go(second, "cut");
   go(looped_config(1), "cut");
   expect_same("1", "cut");
+}
+
+TEST_F(StagedRuns, save_before_an_evaluation_which_may_fail) {
+  go(looped_config(1), "1");
+  RunConfig config = in_stages(looped_config(1), 2);
+  config.checkpoint.every = 0;
+  FailsAtEvaluation sink;
+  EXPECT_THROW(go(config, "2", nullptr, {&sink}), std::exception);
+  EXPECT_TRUE(latest_checkpoint(folder_.path() / "2" / "checkpoints"));
+  go(config, "2");
+  expect_same("1", "2");
 }
 
 TEST_F(StagedRuns, are_refused_with_a_cut_that_the_model_does_not_have) {
