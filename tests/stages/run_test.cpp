@@ -5,6 +5,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/train/window.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -165,6 +166,26 @@ TEST_F(StagedRuns, go_on_in_other_stages_and_without) {
   go(second, "cut");
   go(looped_config(1), "cut");
   expect_same("1", "cut");
+}
+
+TEST_F(StagedRuns, go_on_in_other_stages_once_a_cut_that_was_asked_for_is_dropped) {
+  RunConfig config = in_stages(looped_config(1), 2);
+  config.parallel.cut_at = {"head"};
+  config.run.stop_after = 3;
+  go(config, "2");
+  config.parallel.pipeline = 3;
+  EXPECT_THAT(
+      [&] { go(config, "2"); },
+      ::testing::ThrowsMessage<ConfigError>(HasSubstr("(--set 'parallel.cut_at=[]')")));
+  config.parallel.cut_at = {};
+  go(config, "2");
+}
+
+// Stages of one microbatch work one after the other.
+TEST(StagesWait, by_what_is_left_of_the_longest_window) {
+  EXPECT_DOUBLE_EQ(waiting_share({6, 5, 4}, 6), 1 - 6.0 / 18);
+  EXPECT_DOUBLE_EQ(waiting_share({6, 0, 4, 0}, 10), 1 - 10.0 / 12) << "two ranks without samples";
+  EXPECT_EQ(waiting_share({0, 0}, 0), 0);
 }
 
 TEST_F(StagedRuns, save_before_an_evaluation_which_may_fail) {
