@@ -5,6 +5,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/run/prepare.h"
 #include "tanren/train/window.h"
 
 #include <gmock/gmock.h>
@@ -231,6 +232,22 @@ TEST_F(StagedRuns, are_evaluated_on_one_rank_with_the_whole_model) {
   for (size_t i = 0; i < output.summary.evaluate.size(); ++i) {
     EXPECT_NEAR(evaluated.report.values[i].second, output.summary.evaluate[i].second, 1e-9);
   }
+}
+
+TEST(WithoutStages, there_are_the_same_replicas_and_threads_of_a_rank) {
+  RunConfig config = in_stages(looped_config(1), 3, 2);
+  config.run.threads = 12;
+  RunConfig whole = without_stages(config, test_registry());
+  EXPECT_EQ(whole.parallel.pipeline, 1);
+  EXPECT_EQ(whole.parallel.replicas, 2);
+  EXPECT_EQ(whole.run.threads, 4) << "two of each rank";
+  config.parallel.replicas = 0;
+  config.run.device = "cpu";
+  whole = without_stages(config, test_registry());
+  EXPECT_EQ(whole.parallel.replicas, 1);
+  EXPECT_EQ(whole.run.threads, 4);
+  config.parallel.ranks = "processes";
+  EXPECT_EQ(without_stages(config, test_registry()).run.threads, 12);
 }
 
 }  // namespace
