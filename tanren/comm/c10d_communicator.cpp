@@ -178,6 +178,10 @@ class C10dCommunicator final : public Communicator {
     return started_message(awaited_message(rank_in_world(rank), false, what, bytes_of(tensor)),
                            [&] { return messages_->send(tensor, rank); });
   }
+  Work begin_post(const at::Tensor& tensor, int rank, const std::string& what) override {
+    return started_message(awaited_message(rank_in_world(rank), false, what, bytes_of(tensor)),
+                           [&] { return messages_->post(tensor, rank); });
+  }
   Work begin_receive(const at::Tensor& tensor, int rank, const std::string& what) override {
     return started_message(awaited_message(rank_in_world(rank), true, what, bytes_of(tensor)),
                            [&] { return messages_->receive(tensor, rank); });

@@ -201,6 +201,25 @@ TEST(C10dCommunicator, a_wait_on_one_stream_starts_the_receives_of_its_rank_up_t
   EXPECT_EQ(log, " ( receive from 1 )");
 }
 
+// In two groups, the second would wait for the receive of the first, which may hang on it.
+TEST(C10dCommunicator, a_posted_send_goes_as_one_group_with_the_send_that_follows_it) {
+  std::string log;
+  const auto comm = with_one_stream(c10::make_intrusive<Scribe>(log));
+  const at::Tensor row = at::zeros({3});
+  std::vector<Communicator::Work> works;
+  works.push_back(comm->start_receive(row, 1));
+  works.push_back(comm->post_send(row, 1));
+  works.push_back(comm->post_send(row, 2));
+  EXPECT_EQ(log, "");
+  works.push_back(comm->start_send(row, 1));
+  EXPECT_EQ(log, " ( receive from 1 send to 1 send to 1 )");
+  log.clear();
+  works[2]->wait();  // no other send follows it
+  EXPECT_EQ(log, " ( send to 2 )");
+  for (const auto& work : works) work->wait();
+  EXPECT_EQ(log, " ( send to 2 )");
+}
+
 TEST(C10dCommunicator, after_a_failure_a_receive_that_is_posted_is_not_started) {
   std::string log;
   const auto comm = with_one_stream(c10::make_intrusive<Scribe>(log));
@@ -305,6 +324,8 @@ TEST(C10dCommunicator, messages_of_another_engine_go_at_once) {
   const at::Tensor row = at::zeros({3});
   const auto received = comm->start_receive(row, 2), sent = comm->start_send(row, 1);
   EXPECT_EQ(log, " receive from 2 send to 1");
+  const auto posted = comm->post_send(row, 1);
+  EXPECT_EQ(log, " receive from 2 send to 1 send to 1");
   received->wait();
   sent->wait_on_host();
 }

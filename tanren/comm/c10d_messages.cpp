@@ -73,6 +73,12 @@ std::shared_ptr<C10dMessage> C10dMessages::send(const at::Tensor& tensor, int ra
   return message;
 }
 
+std::shared_ptr<C10dMessage> C10dMessages::post(const at::Tensor& tensor, int rank) {
+  if (!in_groups_) return send(tensor, rank);
+  const std::lock_guard lock(mutex_);
+  return posted_.emplace_back(numbered(true, tensor, rank));
+}
+
 std::shared_ptr<C10dMessage> C10dMessages::receive(const at::Tensor& tensor, int rank) {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<C10dMessage> message = numbered(false, tensor, rank);

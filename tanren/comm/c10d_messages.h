@@ -32,8 +32,11 @@ class C10dMessages {
 
   // Throw what the backend throws.
   std::shared_ptr<C10dMessage> send(const at::Tensor& tensor, int rank);
+  // A send that goes with the next one to this rank, or when it is waited for; without groups, at
+  // once.
+  std::shared_ptr<C10dMessage> post(const at::Tensor& tensor, int rank);
   std::shared_ptr<C10dMessage> receive(const at::Tensor& tensor, int rank);
-  // Gives a receive that is posted to the backend, after those before it from the same rank;
+  // Gives a message that is posted to the backend, after those before it with the same rank;
   // nothing after end().
   void launch(const C10dMessage& message);
   // The host waits, once for each message, at most `timeout` (0: the backend's own). Throws what
@@ -46,7 +49,7 @@ class C10dMessages {
  private:
   using Batch = std::vector<std::shared_ptr<C10dMessage>>;
   std::shared_ptr<C10dMessage> numbered(bool is_sent, const at::Tensor& tensor, int rank);
-  // The posted receives from `rank`, up to `last` (null: all), which are posted no more.
+  // What is posted for `rank`, up to `last` (null: all), and is posted no more.
   Batch take_posted(int rank, const C10dMessage* last);
   void start(const Batch& batch);
   bool is_over();
@@ -56,7 +59,7 @@ class C10dMessages {
   std::mutex mutex_;
   // Guarded by mutex_.
   std::vector<int64_t> num_sent_, num_received_;  // by rank
-  Batch posted_;                                  // receives
+  Batch posted_;                                  // receives, and sends that others follow
   std::mutex waits_mutex_;
   // Guarded by waits_mutex_.
   std::multiset<c10d::Work*> waits_;

@@ -41,6 +41,12 @@ Communicator::Work Communicator::start_send(const at::Tensor& tensor, int rank,
   return begin_send(tensor, rank, what);
 }
 
+Communicator::Work Communicator::post_send(const at::Tensor& tensor, int rank,
+                                           const std::string& what) {
+  check_message(*this, tensor, rank);
+  return begin_post(tensor, rank, what);
+}
+
 Communicator::Work Communicator::start_receive(const at::Tensor& tensor, int rank,
                                                const std::string& what) {
   check_message(*this, tensor, rank);

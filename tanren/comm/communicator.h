@@ -62,6 +62,8 @@ class Communicator {
   // CommError for a tensor that cannot be sent, for this rank itself, and for an engine without
   // messages.
   Work start_send(const at::Tensor& tensor, int rank, const std::string& what = "");
+  // The same for a message that another send to the rank follows: over NCCL both go as one group.
+  Work post_send(const at::Tensor& tensor, int rank, const std::string& what = "");
   Work start_receive(const at::Tensor& tensor, int rank, const std::string& what = "");
 
   // Every rank calls it. The ranks of one colour become a communicator of their own, in the order
@@ -91,8 +93,11 @@ class Communicator {
   void broadcast(const at::Tensor& tensor, int root) { start_broadcast(tensor, root)->wait(); }
 
  private:
-  // What start_send and start_receive have checked.
+  // What start_send, post_send and start_receive have checked.
   virtual Work begin_send(const at::Tensor& tensor, int rank, const std::string& what);
+  virtual Work begin_post(const at::Tensor& tensor, int rank, const std::string& what) {
+    return begin_send(tensor, rank, what);
+  }
   virtual Work begin_receive(const at::Tensor& tensor, int rank, const std::string& what);
 };
 

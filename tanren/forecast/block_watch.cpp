@@ -23,6 +23,8 @@ const c10::StorageImpl* memory_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
+int64_t version_of(const at::Tensor& tensor) { return tensor.defined() ? tensor._version() : 0; }
+
 int64_t rounded_up(int64_t bytes, int64_t samples) { return (bytes + samples - 1) / samples; }
 
 // A profiler's scope of a user looks like a block, but has another name than the block it is in.
@@ -54,6 +56,7 @@ BlockWatch::BlockWatch(const torch::nn::Module& module, const Batch& batch,
     if (!given_.insert(item.value().unsafeGetTensorImpl()).second) continue;
     buffer_tensors_[item.value().unsafeGetTensorImpl()] = buffers_.size();
     buffers_.push_back(item.key());
+    buffer_versions_.emplace_back(item.value(), version_of(item.value()));
   }
   for (const auto& [name, field] : batch.fields) given_.insert(field.unsafeGetTensorImpl());
   given_.insert(batch.ids.unsafeGetTensorImpl());
@@ -254,6 +257,13 @@ ModelBlocks BlockWatch::finish(int64_t samples) {
                     .weights = weights_,
                     .buffers = buffers_,
                     .buffers_outside = {buffers_outside_.begin(), buffers_outside_.end()}};
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    // A norm changes its statistics behind the version counter.
+    const bool is_statistic =
+        buffers_[i].ends_with("running_mean") || buffers_[i].ends_with("running_var");
+    const auto& [buffer, version] = buffer_versions_[i];
+    if (is_statistic || version_of(buffer) != version) model.buffers_written.push_back(i);
+  }
   if (passages_.empty()) return model;
   passages_.back().weights.merge(weights_outside_);
   close(passages_.back());

@@ -12,6 +12,7 @@
 #include <c10/core/TensorImpl.h>
 #include <torch/nn/module.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -86,6 +87,7 @@ class BlockWatch {
   std::set<size_t> weights_outside_;  // read since the last block
   std::vector<std::string> buffers_;
   std::map<const c10::TensorImpl*, size_t> buffer_tensors_;
+  std::vector<std::pair<at::Tensor, int64_t>> buffer_versions_;  // before the forward
   std::set<size_t> buffers_outside_;
   std::vector<std::pair<size_t, std::string>> outside_reads_;  // blocks before it, and the obstacle
   int depth_ = 0;                                              // open blocks

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 
 namespace tanren {
@@ -20,10 +19,6 @@ using Holders = std::set<int64_t>;
 std::string path_before(const std::string& name) {
   const auto dot = name.rfind('.');
   return dot == std::string::npos ? "" : name.substr(0, dot);
-}
-
-bool is_statistic(std::string_view name) {
-  return name.ends_with("running_mean") || name.ends_with("running_var");
 }
 
 // By place in ModelBlocks::weights and ::buffers.
@@ -89,12 +84,15 @@ std::vector<StagePlan> stage_plans(const ModelBlocks& model, const PipelineCut& 
     beside[path_before(name)].insert(holders.begin(), holders.end());
     plan.holders[name].assign(holders.begin(), holders.end());
   }
+  std::set<std::string> written;
+  for (const size_t buffer : model.buffers_written) written.insert(model.buffers[buffer]);
   for (auto& [name, holders] : by_name(module.named_buffers(), model.buffers, held.buffers)) {
     if (holders.empty()) holders = beside[path_before(name)];
-    if (holders.size() > 1 && is_statistic(name)) {
+    if (holders.size() > 1 && written.count(name) > 0) {
       throw ConfigError(
-          fmt::format("[pipeline] {} is measured in {} stages, and each would measure it alone; "
-                      "cut the model so that one stage has all uses of its layer",
+          fmt::format("[pipeline] the forward changes the buffer {} in {} stages, and each would "
+                      "change its own; let one block alone use it, or cut the model so that one "
+                      "stage has all its uses",
                       name, to_text(std::ssize(holders))));
     }
     if (!holders.empty()) plan.holders[name].assign(holders.begin(), holders.end());

@@ -14,8 +14,8 @@ namespace tanren {
 // module like `module`. A stage holds the parameters that its blocks use, and those that code
 // between blocks reads in its forward; a parameter that nothing reads is held by the first stage.
 // Buffers go with the blocks that read them; one that no operator was seen to read goes with the
-// parameters beside it in its module. ConfigError if two stages would measure the same running
-// statistics.
+// parameters beside it in its module. ConfigError if two stages would hold a buffer that the
+// forward changes.
 std::vector<StagePlan> stage_plans(const ModelBlocks& model, const PipelineCut& cut,
                                    const torch::nn::Module& module);
 

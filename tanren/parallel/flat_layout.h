@@ -21,8 +21,8 @@ struct LayoutOptions {
   // In elements. In a bucket each part begins at a multiple of it, and so does each parameter of
   // 16 units or more.
   int64_t unit = 1;
-  // Indices of parameters that have a bucket of their own, which is sent last: their gradients are
-  // complete only when the window ends (Reducer::finish).
+  // Indices of parameters that have a bucket of their own, so that ranks which hold other
+  // parameters beside them share theirs in the same parts.
   std::vector<size_t> alone = {};
 
   bool is_alone(size_t parameter) const;

@@ -28,8 +28,6 @@ Reducer::Reducer(std::vector<Gradients*> gradients, Communicator& communicator,
   }
   order_.resize(buckets_.size());
   std::iota(order_.begin(), order_.end(), size_t{0});
-  std::stable_partition(order_.begin(), order_.end(),
-                        [this](size_t bucket) { return !buckets_[bucket].late; });
   begin();
 }
 
@@ -43,15 +41,13 @@ void Reducer::add_buckets(size_t objective, const ReducerOptions& options) {
   const int64_t first = buckets_.empty() ? options.first_bucket_bytes : options.bucket_bytes;
   const FlatLayout layout =
       shared ? gradients.layout()
-             : lay_out(gradients.parameters(), {.first_bucket_bytes = first,
-                                                .bucket_bytes = options.bucket_bytes,
-                                                .alone = gradients.sharding().layout.alone});
+             : lay_out(gradients.parameters(),
+                       {.first_bucket_bytes = first, .bucket_bytes = options.bucket_bytes});
   const size_t before = buckets_.size();
   for (size_t i = 0; i < layout.buckets.size(); ++i) {
     const auto& [dtype, size, members] = layout.buckets[i];
     Bucket bucket{.objective = objective, .index = i, .shared = shared};
     bucket.members = bucket.missing = std::ssize(members);
-    bucket.late = gradients.sharding().layout.is_alone(members.front());
     if (!shared) {
       const Gradients::Place place = gradients.place(members.front());
       bucket.range = gradients.flat()[place.buffer].narrow(0, place.offset, size);
@@ -100,7 +96,6 @@ void Reducer::fired(size_t objective, size_t parameter) {
   if (!last_ || !overlap_ || complete != 0) return;
   complete = 1;
   const size_t bucket = bucket_of_[objective][parameter];
-  if (buckets_[bucket].late) return;
   if (--buckets_[bucket].missing == 0 && is_first_window_) observed_.push_back(bucket);
   const auto is_complete = [this](const Bucket& next) { return next.missing == 0 || !sends(next); };
   while (next_ < order_.size() && is_complete(buckets_[order_[next_]])) start_next();

@@ -46,7 +46,6 @@ class Reducer {
   // objective: 0: none of its buckets is sent in this window; empty: all are. CommError.
   void begin(const std::vector<uint8_t>& in_turn = {});
   // After the window's last backward: starts the buckets that were not sent yet, and waits for all.
-  // Buckets of parameters that the layout keeps alone (LayoutOptions) are always sent here, last.
   // Gradients that were set to none and not computed again are 0. Then every gradient is the sum
   // over ranks, bitwise the same on each; of shared gradients, those that this rank owns.
   // CommError.
@@ -64,7 +63,6 @@ class Reducer {
     size_t objective = 0;
     size_t index = 0;     // in its layout
     bool shared = false;  // over ranks: each gets the sum of its part alone
-    bool late = false;    // sent in finish() alone, after the others
     at::Tensor range = {};
     at::Tensor wire = {};  // its rounded copy, if it has one
     int64_t members = 0;

@@ -74,31 +74,6 @@ class Recorder final : public Communicator {
 
 constexpr ReducerOptions kSmall{.first_bucket_bytes = 80, .bucket_bytes = 140};
 
-TEST(Reducer, sends_what_the_layout_keeps_alone_when_the_window_ends_after_the_others) {
-  const at::Tensor expected = alone({0.1, 0.2}).narrow(0, 25, 16) * 2;
-  testing::on_ranks(2, [&](Communicator& comm) {
-    Recorder recorder(comm);
-    const Chain chain;
-    Sharding sharding;
-    sharding.layout.alone = {1};
-    Gradients gradients(chain.parameters, sharding);
-    Reducer reducer({&gradients}, recorder, {.first_bucket_bytes = 8000, .bucket_bytes = 8000});
-    for (int window = 0; window < 2; ++window) {
-      gradients.zero();
-      reducer.begin();
-      {
-        const SyncScope last(reducer, true);
-        backward(chain.loss(0.1 * (comm.rank() + 1)));
-      }
-      gradients.whole(1).mul_(2);  // it is complete only now
-      reducer.finish();
-      EXPECT_EQ(reducer.num_overlapped(), 2);
-      EXPECT_TRUE(at::allclose(gradients.whole(1), expected, 1e-14));
-    }
-    EXPECT_EQ(recorder.sizes, (std::vector<int64_t>{9, 25, 16, 9, 25, 16}));
-  });
-}
-
 TEST(Reducer, sums_over_ranks_are_what_one_rank_would_have_and_buckets_go_early) {
   const ThreadGroup group(kRanks);
   const at::Tensor expected = alone({0.1, 0.2, 0.3});

@@ -39,6 +39,8 @@ struct ModelBlocks {
   std::vector<std::string> buffers = {};  // names
   // Places in `buffers` of those that code outside of blocks reads.
   std::vector<size_t> buffers_outside = {};
+  // Places in `buffers` of those that the forward changes.
+  std::vector<size_t> buffers_written = {};
 };
 
 // A cut: the first block of each later stage, as rising places in ModelBlocks::blocks.

@@ -4,6 +4,7 @@
 #include "tanren/base/text.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/microstep.h"
+#include "tanren/train/pipeline.h"
 #include "tanren/train/prepared.h"
 
 #include <memory>
@@ -20,14 +21,14 @@ bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBat
     in_turn.push_back(objective.in_turn ? 1 : 0);
   }
   if (phase.reducer) phase.reducer->begin(in_turn);
+  const StepContext context{run, parts, batch, losses, parts.incident};
   {
     const WindowScope window(parts.plan.precision,  // each weight is cast once per window
                              parts.ranks->open_windows());
-    const bool done = accumulate_piece(phase, prepared(batch.local, run.task, parts),
-                                       {run, parts, batch, losses, parts.incident});
-    if (!done) return false;
+    if (!accumulate_piece(phase, prepared(batch.local, run.task, parts), context)) return false;
   }
   if (phase.reducer) phase.reducer->finish();
+  if (run.stage) add_tied(phase, context);
   return true;
 }
 

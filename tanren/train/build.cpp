@@ -6,6 +6,7 @@
 #include "tanren/data/split_source.h"
 #include "tanren/model/couples_samples.h"
 #include "tanren/model/init.h"
+#include "tanren/train/check_blocks.h"
 #include "tanren/train/device.h"
 #include "tanren/train/freezing.h"
 #include "tanren/train/model_dtype.h"
@@ -138,6 +139,7 @@ RunState build_run_state(Task task, const Parts& parts, bool trains) {
   if (parts.plan.memory.channels_last) lay_channels_last(*task.module);
   if (parts.stage) {
     check_can_be_staged(task, parts.plan);
+    check_outermost_blocks(parts.plan.memory, parts.stage->blocks.blocks);
     drop_others(*task.module, *parts.stage);
   }
   RunState run;

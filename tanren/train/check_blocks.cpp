@@ -24,6 +24,15 @@ void check_block_patterns(const char* key, const std::vector<std::string>& patte
   }
 }
 
+// Whether the pattern may match a block inside a block of this name: "h.*.mlp" in "h.0".
+bool may_be_inside(const std::string& pattern, const std::string& block) {
+  if (pattern.starts_with('*')) return true;
+  for (size_t dot = pattern.find('.'); dot != std::string::npos; dot = pattern.find('.', dot + 1)) {
+    if (matches(pattern.substr(0, dot), block)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void check_blocks(const MemoryPlan& plan, const BlockPassages& blocks) {
@@ -35,6 +44,18 @@ void check_blocks(const MemoryPlan& plan, const BlockPassages& blocks) {
   }
   check_block_patterns("memory.recompute", plan.recompute, with_input);
   check_block_patterns("memory.offload", plan.offload, all);
+}
+
+void check_outermost_blocks(const MemoryPlan& plan, const std::vector<std::string>& blocks) {
+  const auto outermost = [&](std::vector<std::string> patterns) {
+    std::erase_if(patterns, [&](const std::string& pattern) {
+      return std::any_of(blocks.begin(), blocks.end(),
+                         [&](const auto& block) { return may_be_inside(pattern, block); });
+    });
+    return patterns;
+  };
+  check_block_patterns("memory.recompute", outermost(plan.recompute), blocks);
+  check_block_patterns("memory.offload", outermost(plan.offload), blocks);
 }
 
 }  // namespace tanren

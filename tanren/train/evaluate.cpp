@@ -151,10 +151,15 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
                 parts.plan.data.workers);
   auto staged = staged_forward(run, parts);
   const bool has_results = !staged || staged->is_last();
-  // Stages that have begun go on to the end together.
-  const auto stops = [&] { return may_stop && !staged && parts.stops_evaluation(); };
+  // The stages of a replica, which have the same batches, stop behind the same one.
+  constexpr int64_t kVoteEvery = 8;  // batches
+  int64_t batches = 0;
+  const auto stops = [&] {
+    const bool here = may_stop && parts.stops_evaluation();
+    if (!staged || !may_stop) return here;
+    return batches % kVoteEvery == 0 && on_any_rank(here, ranks.pipeline());
+  };
   bool stopped = stops();
-  if (staged && may_stop) stopped = on_any_rank(parts.stops_evaluation(), ranks);
   while (!stopped) {
     const auto collated = pass.next();
     if (!collated) break;
@@ -176,6 +181,7 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
     }
     if (has_results) sums.add(collated->counts);
     progress.samples += batch.size();
+    ++batches;
     stopped = stops();
   }
   if (staged) staged->finish();

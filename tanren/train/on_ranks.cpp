@@ -127,9 +127,11 @@ void check_weights(const RunState& run, const Parts& parts) {
   parts.ranks->check_tied(tied_weights(run), when);
 }
 
-bool on_any_rank(bool here, const Ranks& ranks) {
-  return sum_numbers(ranks.world().communicator(), {here ? 1.0 : 0.0})[0] > 0;
+bool on_any_rank(bool here, const RankAxis& axis) {
+  return sum_numbers(axis.communicator(), {here ? 1.0 : 0.0})[0] > 0;
 }
+
+bool on_any_rank(bool here, const Ranks& ranks) { return on_any_rank(here, ranks.world()); }
 
 void reseed(const RunState& run, const Ranks& ranks, Draws draws) {
   // Ranks that are threads share that generator, and the plan forbids drawing from it.

@@ -1,6 +1,7 @@
 #include "tanren/train/pipeline.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
@@ -30,6 +31,7 @@ struct InFlight {
   ForwardPass pass = {};
   at::Tensor input = {};   // what was received, a leaf; undefined on the first stage
   at::Tensor output = {};  // with its graph; undefined on the last stage
+  WireShape sent = {};     // of the output
 };
 
 // Adds its seconds.
@@ -66,6 +68,21 @@ std::vector<Batch> microbatches_of(const Batch& piece, int64_t planned) {
   return parts;
 }
 
+// "out of memory in addmm of block first".
+[[noreturn]] void throw_shortage(const std::string& where, const std::string& size,
+                                 const Shortage& shortage) {
+  std::string place = shortage.operation.empty() ? "" : " in " + shortage.operation;
+  if (!shortage.block.empty()) {
+    place += (place.empty() ? " in block " : " of block ") + shortage.block;
+  }
+  const std::string bytes =
+      shortage.bytes > 0 ? fmt::format(", {} bytes were asked for", shortage.bytes) : "";
+  throw MemoryError(fmt::format(
+      "[memory] {}: out of memory{}{}{} ({}); a run in stages is not split further: take a smaller "
+      "batch.microbatch, more stages, or memory.recompute",
+      where, place, size, bytes, shortage.message));
+}
+
 class StageWindow {
  public:
   StageWindow(Phase& phase, const Batch& piece, const StepContext& context)
@@ -92,10 +109,13 @@ class StageWindow {
     std::optional<StageWires::Receive> next;
     for (size_t i = 0; i < actions.size(); ++i) {
       in_attempt(actions[i], [&] {
-        auto received = next ? std::exchange(next, std::nullopt) : start_receive(actions[i]);
-        if (received) settle(*received);
+        at::Tensor tensor;
+        {
+          auto received = next ? std::exchange(next, std::nullopt) : start_receive(actions[i]);
+          if (received) tensor = wait(*received);
+        }
+        // While this stage computes. Not before: it would go as one group with a send.
         if (i + 1 < actions.size()) next = start_receive(actions[i + 1]);
-        at::Tensor tensor = received ? wait(*received) : at::Tensor();
         if (actions[i].act == Act::forward) {
           forward(actions[i].microbatch, std::move(tensor));
         } else {
@@ -107,12 +127,6 @@ class StageWindow {
       const WaitScope waiting(waited_);
       wires_.finish();
     }
-    if (!parts_.empty()) add_tied();
-  }
-
-  void settle(StageWires::Receive& receive) {
-    const WaitScope waiting(waited_);
-    receive.settle();
   }
 
   at::Tensor wait(StageWires::Receive& receive) {
@@ -132,7 +146,7 @@ class StageWindow {
     }
     const auto flight = in_flight_.find(microbatch);
     if (!takes_gradient_ || flight == in_flight_.end()) return std::nullopt;
-    const WireShape shape = shape_on_wire(flight->second.output);
+    const WireShape& shape = flight->second.sent;
     if (!shape.has_gradient()) return std::nullopt;
     return wires_.start_gradient(shape, microbatch);
   }
@@ -155,7 +169,7 @@ class StageWindow {
     if (plan_.is_last()) {
       flight.pass.terms = std::move(terms);
     } else {
-      wires_.send_output(flight.output, piece, microbatch);
+      flight.sent = wires_.send_output(flight.output, piece, microbatch);
       // Nothing up to here is trained: the graph is of no use.
       if (!takes_gradient_) flight = {};
     }
@@ -190,50 +204,24 @@ class StageWindow {
       throw_located({.work = fmt::format("step {}, {}", step, where),
                      .piece = part(action.microbatch),
                      .ranks = *context_.parts.ranks,
-                     .fix = in_backward ? "backward" : "forward, or the data",
+                     .fix = in_backward ? "backward" + hint() : "forward, or the data",
                      .in_backward = in_backward});
     }
     if (!shortage) return;
-    const std::string bytes =
-        shortage->bytes > 0 ? fmt::format(", {} bytes were asked for", shortage->bytes) : "";
-    throw MemoryError(fmt::format(
-        "[memory] step {}, {} of {}: out of memory with {} samples{} ({}); a run in stages is not "
-        "split further: take a smaller batch.microbatch, more stages, or memory.recompute",
-        step, in_backward ? "backward" : "forward", where, part(action.microbatch).size(), bytes,
-        shortage->message));
+    throw_shortage(
+        fmt::format("step {}, {} of {}", step, in_backward ? "backward" : "forward", where),
+        fmt::format(" with {} samples", part(action.microbatch).size()), *shortage);
   }
 
-  // Each stage that holds a parameter adds the gradients of all that hold it, in their order.
-  void add_tied() {
-    const at::NoGradGuard no_grad;
-    for (Objective* objective : phase_.in_turn()) {
-      for (size_t i = 0; i < objective->parameters.size(); ++i) {
-        const std::string& name = objective->parameters[i].name;
-        if (plan_.is_tied(name)) add_tied(name, objective->gradients.whole(i));
-      }
-    }
-  }
-
-  void add_tied(const std::string& name, const at::Tensor& own) {
-    const std::string what = "the gradient of " + name;
-    const at::Device device = pipeline_.device_for(own.device());
-    const at::Tensor sent = own.to(device);
-    std::vector<std::pair<int64_t, at::Tensor>> gradients;
-    std::vector<Communicator::Work> works;
-    for (const int64_t stage : plan_.holders_of(name)) {
-      gradients.emplace_back(stage, sent);
-      if (stage == plan_.stage) continue;
-      at::Tensor& theirs = gradients.back().second = at::empty_like(sent);
-      works.push_back(pipeline_.start_receive(theirs, static_cast<int>(stage), what));
-      works.push_back(pipeline_.start_send(sent, static_cast<int>(stage), what));
-    }
-    {
-      const WaitScope waiting(waited_);
-      for (const auto& work : works) work->wait();
-    }
-    at::Tensor sum = gradients.front().second;
-    for (size_t i = 1; i < gradients.size(); ++i) sum.add_(gradients[i].second);
-    if (!sum.is_same(own)) at::Tensor(own).copy_(sum);
+  // While an exception of a backward is handled: what only several microbatches in flight may cause.
+  std::string hint() const {
+    const bool may_be =
+        !in_flight_.empty() && line_of_current().find("inplace operation") != std::string::npos;
+    if (!may_be) return "";
+    return fmt::format(
+        " ({} microbatches were in flight: a block may have saved a buffer that it updates in "
+        "place; let it save a copy)",
+        in_flight_.size() + 1);
   }
 
   Phase& phase_;
@@ -249,13 +237,37 @@ class StageWindow {
   double waited_ = 0;  // seconds, for other stages
 };
 
+// `own` becomes the sum of what all stages that hold it have, in the order of the stages.
+void add_theirs(const std::string& name, const at::Tensor& own, const StagePlan& plan,
+                Communicator& pipeline) {
+  const std::string what = "the gradient of " + name;
+  const at::Tensor sent = own.to(pipeline.device_for(own.device()));
+  std::vector<at::Tensor> gradients;
+  std::vector<Communicator::Work> works;
+  for (const int64_t stage : plan.holders_of(name)) {
+    gradients.push_back(sent);
+    if (stage == plan.stage) continue;
+    gradients.back() = at::empty_like(sent);
+    const int rank = static_cast<int>(stage);
+    works.push_back(pipeline.start_receive(gradients.back(), rank, what));
+    works.push_back(pipeline.start_send(sent, rank, what));
+  }
+  for (const auto& work : works) work->wait();
+  at::Tensor sum = gradients.front();
+  for (size_t i = 1; i < gradients.size(); ++i) sum.add_(gradients[i]);
+  if (!sum.is_same(own)) at::Tensor(own).copy_(sum);
+}
+
 }  // namespace
 
 void check_can_be_staged(const Task& task, const Plan& plan) {
   const auto refuse = [](const std::string& what) {
     throw ConfigError("[pipeline] a run in stages cannot have " + what);
   };
-  if (task.phases.size() > 1 || task.phases.front().objectives.size() > 1) {
+  const bool has_several =
+      std::any_of(task.phases.begin(), task.phases.end(),
+                  [](const auto& phase) { return phase.objectives.size() > 1; });
+  if (task.phases.size() > 1 || has_several) {
     refuse("several phases or objectives; train the model on one rank, or on replicas of it");
   }
   if (plan.parallel.buffers == RankBuffers::synchronised) {
@@ -276,6 +288,29 @@ void accumulate_stage(Phase& phase, const Batch& piece, const StepContext& conte
         context.run.stage->stage, stages, pipeline.rank(), pipeline.size()));
   }
   StageWindow(phase, piece, context).run();
+}
+
+void add_tied(Phase& phase, const StepContext& context) {
+  const StagePlan& plan = *context.run.stage;
+  const at::NoGradGuard no_grad;
+  for (Objective* objective : phase.in_turn()) {
+    Gradients& gradients = objective->gradients;
+    for (size_t i = 0; i < objective->parameters.size(); ++i) {
+      const std::string& name = objective->parameters[i].name;
+      if (!plan.is_tied(name)) continue;
+      // A weight of several stages has a bucket of its own, so that its parts are alike on them.
+      const auto shortage = attempt([&] {
+        const at::Tensor own = gradients.sharding().on() ? gradients.part(gradients.place(i).buffer)
+                                                         : gradients.whole(i);
+        add_theirs(name, own, plan, context.parts.ranks->pipeline().communicator());
+      });
+      if (!shortage) continue;
+      throw_shortage(
+          fmt::format("step {}, exchange of {}, stage {} of {}", to_text(context.run.updated_step),
+                      name, plan.stage + 1, plan.stages()),
+          "", *shortage);
+    }
+  }
 }
 
 }  // namespace tanren

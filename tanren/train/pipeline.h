@@ -16,10 +16,14 @@ namespace tanren {
 void check_can_be_staged(const Task& task, const Plan& plan);
 
 // Accumulates the gradients of `piece` (on the run's device), of which each stage of the replica
-// has all samples, into the phase's objective. A parameter of several stages then has the sum of
-// their gradients. The last stage adds the terms to `losses`, the others its microsteps alone. A
-// replica without samples sends nothing. MemoryError if memory runs out: stages never split a
-// microbatch further, since the others count on it.
+// has all samples, into the phase's objective. The last stage adds the terms to `losses`, the
+// others its microsteps alone. A replica without samples sends nothing. MemoryError if memory runs
+// out: stages never split a microbatch further, since the others count on it.
 void accumulate_stage(Phase& phase, const Batch& piece, const StepContext& context);
+
+// Each stage that holds a parameter gets the sum of the gradients of all that hold it: the same
+// sums over replicas, added in the order of the stages. After the reducer's finish(), on every
+// stage of every replica. MemoryError if memory runs out.
+void add_tied(Phase& phase, const StepContext& context);
 
 }  // namespace tanren

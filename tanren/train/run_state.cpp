@@ -207,6 +207,7 @@ void RunState::load(at::Device device, const State& model, const State& optimize
 
 void Phase::choose_parameters(Communicator* ranks) {
   reducer.reset();
+  stage_shapes = {};
   for (auto& objective : objectives) objective.choose_parameters(ranks);
 }
 

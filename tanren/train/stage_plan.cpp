@@ -14,8 +14,9 @@ namespace tanren {
 namespace {
 
 constexpr const char* kElsewhere =
-    "[pipeline] code between blocks reads a weight or buffer that another stage holds; read it "
-    "inside a block (run_block)";
+    "[pipeline] this stage reads a weight or buffer that another stage holds: code between blocks "
+    "reads it, or the training's forward does not (predict alone), and then the first stage holds "
+    "it; read it inside a block (run_block) of both forwards";
 
 // Of the same kind as `tensor`, without memory. Views of it can be made.
 at::Tensor without_memory(const at::Tensor& tensor) {

@@ -1,10 +1,13 @@
 #include "tanren/train/stage_wires.h"
 
+#include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
 #include "tanren/base/text.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/accumulate.h>
 #include <c10/util/strides.h>
 
 #include <sstream>
@@ -27,9 +30,16 @@ std::vector<int64_t> key_of(const Batch& piece) {
   return key;
 }
 
+int64_t numel_of(const WireShape& shape) { return c10::multiply_integers(shape.sizes); }
+
 at::Tensor empty_as(const WireShape& shape, at::Device device) {
   return at::empty_strided(shape.sizes, shape.strides,
                            at::TensorOptions(shape.dtype).device(device));
+}
+
+// The tensor of this shape in the first elements of a row.
+at::Tensor tensor_in(const at::Tensor& row, const WireShape& shape) {
+  return row.as_strided(shape.sizes, shape.strides);
 }
 
 // All elements in the order of memory.
@@ -44,6 +54,17 @@ at::Tensor row_as(const at::Tensor& tensor, const WireShape& shape) {
   const at::Tensor laid = empty_as(shape, tensor.device());
   laid.copy_(tensor.detach());
   return row_of(laid);
+}
+
+// A gradient's elements in the order of memory of `shape`, and 1; if it is undefined, zeros.
+at::Tensor gradient_row(const at::Tensor& gradient, const WireShape& shape, at::Device device) {
+  const int64_t numel = numel_of(shape);
+  const auto options = at::TensorOptions(shape.dtype).device(device);
+  if (!gradient.defined()) return at::zeros({numel + 1}, options);
+  const at::Tensor row = at::empty({numel + 1}, options);
+  tensor_in(row, shape).copy_(gradient.detach());
+  row.narrow(0, numel, 1).fill_(1);
+  return row;
 }
 
 at::Tensor header_of(const WireShape& shape) {
@@ -81,11 +102,18 @@ WireShape shape_on_wire(const at::Tensor& tensor) {
 
 void StageWires::Receive::post() {
   Communicator& comm = wires_->pipeline_;
-  tensor_ = empty_as(shape_, wires_->device_);
-  row_ = row_of(tensor_);
+  if (is_gradient()) {
+    row_ =
+        at::empty({numel_of(shape_) + 1}, at::TensorOptions(shape_.dtype).device(wires_->device_));
+    tensor_ = tensor_in(row_, shape_);
+  } else {
+    tensor_ = empty_as(shape_, wires_->device_);
+    row_ = row_of(tensor_);
+  }
+  carried_ = row_;
   const at::Device device = comm.device_for(row_.device());
-  if (device != row_.device()) row_ = at::empty_like(row_, row_.options().device(device));
-  work_ = comm.start_receive(row_, static_cast<int>(from_), what_);
+  if (device != row_.device()) carried_ = at::empty_like(row_, row_.options().device(device));
+  work_ = comm.start_receive(carried_, static_cast<int>(from_), what_);
 }
 
 void StageWires::Receive::settle() {
@@ -100,12 +128,18 @@ void StageWires::Receive::settle() {
 at::Tensor StageWires::Receive::wait() {
   settle();
   work_->wait();
-  if (row_.device() != tensor_.device()) row_of(tensor_).copy_(row_);
+  if (is_gradient()) {
+    wires_->drop_outputs(microbatch_);
+    const at::Tensor is_there = carried_.narrow(0, numel_of(shape_), 1);
+    if (read_to_host(at::real(is_there))[0] == 0) return {};
+  }
+  if (carried_.device() != row_.device()) row_.copy_(carried_);
   return std::move(tensor_);
 }
 
 StageWires::Receive StageWires::start_input(const Batch& piece, int64_t microbatch) {
-  Receive receive(*this, plan_.stage - 1, fmt::format("the input of microbatch {}", microbatch));
+  Receive receive(*this, plan_.stage - 1, microbatch,
+                  fmt::format("the input of microbatch {}", microbatch));
   receive.key_ = key_of(piece);
   const auto known = known_.received.find(receive.key_);
   if (known != known_.received.end()) {
@@ -122,25 +156,49 @@ StageWires::Receive StageWires::start_input(const Batch& piece, int64_t microbat
 }
 
 StageWires::Receive StageWires::start_gradient(const WireShape& output, int64_t microbatch) {
-  Receive receive(*this, plan_.stage + 1, fmt::format("the gradient of microbatch {}", microbatch));
+  Receive receive(*this, plan_.stage + 1, microbatch,
+                  fmt::format("the gradient of microbatch {}", microbatch));
   receive.shape_ = output;
   receive.post();
   return receive;
 }
 
-void StageWires::send(const at::Tensor& row, int64_t to, const std::string& what) {
-  auto& sent = to > plan_.stage ? to_next_ : to_previous_;
-  // What is further back than the pipeline is long has arrived, or holds this stage up.
-  while (sent.size() > 2 * static_cast<size_t>(plan_.stages())) {
-    sent.front().work->wait();
-    sent.pop_front();
-  }
-  const at::Tensor carried = row.to(pipeline_.device_for(row.device()));
-  auto work = pipeline_.start_send(carried, static_cast<int>(to), what);
-  sent.push_back({carried, std::move(work)});
+void StageWires::keep(std::deque<Sent>& sent, size_t most) {
+  for (; sent.size() > most; sent.pop_front()) sent.front().work->wait();
 }
 
-void StageWires::send_output(const at::Tensor& output, const Batch& piece, int64_t microbatch) {
+void StageWires::drop_outputs(int64_t microbatch) {
+  while (!to_next_.empty() && to_next_.front().microbatch <= microbatch) {
+    keep(to_next_, to_next_.size() - 1);
+  }
+}
+
+void StageWires::send(const at::Tensor& header, const at::Tensor& row, int64_t to,
+                      int64_t microbatch, const std::string& what) {
+  const int rank = static_cast<int>(to);
+  const auto carried = [&](const at::Tensor& own) {
+    return own.to(pipeline_.device_for(own.device()));
+  };
+  auto& sent = to > plan_.stage ? to_next_ : to_previous_;
+  if (to > plan_.stage) {
+    // What is further back than the pipeline is long has arrived, or holds this stage up.
+    keep(sent, 2 * static_cast<size_t>(plan_.stages()));
+  } else {
+    // The stage before has taken the gradient before the last one, or is the slower of the two.
+    keep(sent, 1);
+  }
+  if (header.defined()) {
+    const at::Tensor ahead = carried(header);
+    auto work = pipeline_.post_send(ahead, rank, "the shape of " + what);
+    sent.push_back({microbatch, ahead, std::move(work)});
+  }
+  const at::Tensor own = carried(row);
+  auto work = pipeline_.start_send(own, rank, what);
+  sent.push_back({microbatch, own, std::move(work)});
+}
+
+WireShape StageWires::send_output(const at::Tensor& output, const Batch& piece,
+                                  int64_t microbatch) {
   const at::NoGradGuard no_grad;
   const WireShape shape = shape_on_wire(output);
   const std::string& block = plan_.blocks.blocks[plan_.blocks.end - 1];
@@ -150,40 +208,31 @@ void StageWires::send_output(const at::Tensor& output, const Batch& piece, int64
                     "sent to the next stage",
                     block, shape.sizes.size(), kMostDims));
   }
-  const int64_t next = plan_.stage + 1;
   const auto [known, is_new] = known_.sent.emplace(key_of(piece), shape);
-  if (is_new) {
-    send(header_of(shape), next,
-         fmt::format("the shape of the input of microbatch {}", microbatch));
-  } else if (known->second != shape) {
-    throw ConfigError(
-        fmt::format("[pipeline] block '{}', the last of stage {} of {}, returned {} for "
-                    "microbatch {} and {} for an earlier one with fields of the same shapes; cut "
-                    "the model where an output's shape follows from the batch's (parallel.cut_at)",
-                    block, plan_.stage + 1, plan_.stages(), shape_text(shape), microbatch,
-                    shape_text(known->second)));
+  const WireShape& agreed = known->second;
+  if (agreed.sizes != shape.sizes || agreed.dtype != shape.dtype) {
+    throw ConfigError(fmt::format(
+        "[pipeline] block '{}', the last of stage {} of {}, returned {} for "
+        "microbatch {} and {} for an earlier one with fields of the same shapes; cut "
+        "the model where an output's shape follows from the batch's (parallel.cut_at)",
+        block, plan_.stage + 1, plan_.stages(), shape_text(shape), microbatch, shape_text(agreed)));
   }
-  send(row_as(output, shape), next, fmt::format("the input of microbatch {}", microbatch));
+  send(is_new ? header_of(shape) : at::Tensor(), row_as(output, agreed), plan_.stage + 1,
+       microbatch, fmt::format("the input of microbatch {}", microbatch));
+  return agreed;
 }
 
 void StageWires::send_gradient(const at::Tensor& gradient, const at::Tensor& input,
                                int64_t microbatch) {
   const at::NoGradGuard no_grad;
-  const WireShape shape = shape_on_wire(input);
-  at::Tensor row;
-  if (gradient.defined()) {
-    row = row_as(gradient, shape);
-  } else {
-    row = at::zeros({input.numel()}, input.options().requires_grad(false));
-  }
-  send(row, plan_.stage - 1, fmt::format("the gradient of microbatch {}", microbatch));
+  const MemoryScope memory(MemoryKind::temporaries);
+  send({}, gradient_row(gradient, shape_on_wire(input), input.device()), plan_.stage - 1,
+       microbatch, fmt::format("the gradient of microbatch {}", microbatch));
 }
 
 void StageWires::finish() {
-  for (auto* sent : {&to_next_, &to_previous_}) {
-    for (Sent& message : *sent) message.work->wait();
-    sent->clear();
-  }
+  keep(to_next_, 0);
+  keep(to_previous_, 0);
 }
 
 }  // namespace tanren

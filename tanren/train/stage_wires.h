@@ -1,7 +1,8 @@
 // StageWires: what a stage sends to its neighbours and receives from them: the outputs of its
 // blocks and the gradients of its input, microbatch by microbatch, with the sender's strides. Both
 // ends know a tensor's shape from the first microbatch with the same shapes of fields, for which a
-// small message goes ahead. Invariant: in each direction between two stages messages are received
+// small message goes ahead. A gradient has one more element, which says whether there is one: to
+// know it, the host waits for the message, also on a device. Invariant: in each direction between two stages messages are received
 // in the order in which they are sent, which is that of the microbatches. On the step's thread.
 // Called by pipeline and staged_forward.
 #pragma once
@@ -41,25 +42,30 @@ struct KnownShapes {
 
 class StageWires {
  public:
-  // A tensor under way to this stage. wait() may be called once.
+  // A tensor under way to this stage. wait() may be called once, before another receive from the
+  // same stage is begun.
   class Receive {
    public:
-    // Waits for the shape if it is not known. Before another receive from the same stage is begun.
-    void settle();
-    // The tensor: dense, new, without a gradient.
+    // The tensor: dense, new, without a gradient; undefined for the gradient of an output that no
+    // backward reached.
     at::Tensor wait();
 
    private:
     friend class StageWires;
-    Receive(StageWires& wires, int64_t from, std::string what)
-        : wires_(&wires), from_(from), what_(std::move(what)) {}
+    Receive(StageWires& wires, int64_t from, int64_t microbatch, std::string what)
+        : wires_(&wires), from_(from), microbatch_(microbatch), what_(std::move(what)) {}
+    bool is_gradient() const { return from_ > wires_->plan_.stage; }
     void post();
+    void settle();  // waits for the shape if it is not known
 
     StageWires* wires_;
     int64_t from_;  // stage
+    int64_t microbatch_;
     std::string what_;
-    std::vector<int64_t> key_;          // of an input
-    at::Tensor header_, tensor_, row_;  // header_: undefined once the shape is known
+    std::vector<int64_t> key_;  // of an input
+    at::Tensor header_;         // undefined once the shape is known
+    at::Tensor tensor_, row_;   // row_: all elements of the message, of which tensor_ is a part
+    at::Tensor carried_;        // row_, or its place on the engine's device
     WireShape shape_;
     Communicator::Work work_;
   };
@@ -72,20 +78,27 @@ class StageWires {
   Receive start_input(const Batch& piece, int64_t microbatch);
   // The gradient of an output of this shape, from the next stage.
   Receive start_gradient(const WireShape& output, int64_t microbatch);
-  // To the next stage. ConfigError if the output has another shape than for an earlier microbatch
-  // with fields of the same shapes.
-  void send_output(const at::Tensor& output, const Batch& piece, int64_t microbatch);
-  // To the stage before; `input`: what was received. An undefined gradient is 0.
+  // To the next stage, in the strides that are returned: those of the first microbatch with fields
+  // of the same shapes. ConfigError if the output has another shape or dtype than there.
+  WireShape send_output(const at::Tensor& output, const Batch& piece, int64_t microbatch);
+  // To the stage before; `input`: what was received. The gradient may be undefined.
   void send_gradient(const at::Tensor& gradient, const at::Tensor& input, int64_t microbatch);
   // Waits until everything that was sent has arrived.
   void finish();
 
  private:
   struct Sent {
+    int64_t microbatch;
     at::Tensor row;
     Communicator::Work work;
   };
-  void send(const at::Tensor& row, int64_t to, const std::string& what);
+  // Waits for the oldest messages until at most `most` are left.
+  static void keep(std::deque<Sent>& sent, size_t most);
+  // The next stage has taken the outputs up to that of `microbatch`.
+  void drop_outputs(int64_t microbatch);
+  // `header`: goes ahead of `row`; may be undefined.
+  void send(const at::Tensor& header, const at::Tensor& row, int64_t to, int64_t microbatch,
+            const std::string& what);
 
   const StagePlan& plan_;
   Communicator& pipeline_;

@@ -333,6 +333,17 @@ TEST(BlockProfile, sees_a_buffer_that_one_block_writes_and_a_later_one_reads) {
   const std::string obstacle = "block 'c' also needs a tensor of block 'a'";
   EXPECT_EQ(obstacles_of(profile_with(true)), (Words{obstacle, obstacle, "", ""}));
   EXPECT_EQ(obstacles_of(profile_with(false)), Words(4, "")) << "each stage writes its own";
+  for (const bool in_block : {true, false}) {
+    EXPECT_EQ(profile_with(in_block).buffers_written, std::vector<size_t>{0});
+  }
+}
+
+TEST(BlockProfile, does_not_take_a_buffer_that_is_only_read_for_one_that_is_written) {
+  const ModelBlocks model = chain_profile([](const Chain& chain, const at::Tensor& input) {
+    return chain.block(1, chain.block(0, input) + chain.state);
+  });
+  EXPECT_EQ(model.buffers, Words{"state"});
+  EXPECT_TRUE(model.buffers_written.empty());
 }
 
 TEST(BlockProfile, tells_what_code_before_a_block_uses_and_keeps) {

@@ -117,6 +117,74 @@ TEST(Pipeline, with_a_weight_in_two_stages_trains_as_the_whole_model) {
   }
 }
 
+TEST(Pipeline, with_batch_norm_and_two_replicas_trains_bitwise_as_they_do_with_the_whole_model) {
+  for (const char* kind : {"convnet", "resnet"}) {
+    SCOPED_TRACE(kind);
+    const StagedModel model(kind, "fp32");
+    expect_stages_change_nothing(model.run(/*replicas=*/2), {2, 3}, 2, kBitwise);
+  }
+}
+
+// Three layers in blocks, and what is between the first two.
+struct LayersNet : torch::nn::Module {
+  LayersNet() {
+    first = register_module("first", torch::nn::Linear(64, 12));
+    second = register_module("second", torch::nn::Linear(12, 12));
+    third = register_module("third", torch::nn::Linear(12, 5));
+  }
+
+  torch::nn::Linear first{nullptr}, second{nullptr}, third{nullptr};
+  int calls = 0;
+};
+
+using LayersForward = std::function<at::Tensor(LayersNet&, const at::Tensor&)>;
+
+StagedRun layers_run(const StagedModel& model, const LayersForward& forward) {
+  StagedRun run = model.run(/*replicas=*/1);
+  run.make_task = [forward, options = model.config.model, info = model.data->info()] {
+    at::manual_seed(7);
+    const auto net = std::make_shared<LayersNet>();
+    const auto compute = [net, forward](const at::Tensor& inputs) {
+      return forward(*net, inputs.flatten(1));
+    };
+    return supervised(net, compute, options, info);
+  };
+  return run;
+}
+
+// Gradients of 0 would let AdamW's decay change them.
+TEST(Pipeline, leaves_weights_alone_that_no_gradient_reaches) {
+  const StagedModel model("mlp", "fp32");
+  StagedRun run = layers_run(model, [](LayersNet& net, const at::Tensor& inputs) {
+    at::Tensor x = run_block("first", [&] { return net.first(inputs).tanh(); });
+    x = run_block("second", [&] { return net.second(x).tanh(); });
+    return run_block("third", [&] { return net.third(x.detach()); });
+  });
+  run.config.optimizer.kind = "adamw";
+  run.config.optimizer.weight_decay = 0.1;
+  expect_stages_change_nothing(run, {2, 3}, 3, kBitwise);
+  run.stages = 3;
+  const Trained staged = trained(run, 3);
+  const auto initial = run.task().module->named_parameters();
+  for (const char* name : {"first.weight", "first.bias", "second.weight", "second.bias"}) {
+    EXPECT_TRUE(at::equal(staged.tensors.at(name), initial[name].detach())) << name;
+  }
+  EXPECT_FALSE(at::equal(staged.tensors.at("third.weight"), initial["third.weight"].detach()));
+}
+
+TEST(Pipeline, with_an_output_whose_strides_change_trains_as_the_whole_model) {
+  const StagedModel model("mlp", "fp64");
+  const StagedRun run = layers_run(model, [](LayersNet& net, const at::Tensor& inputs) {
+    at::Tensor x = run_block("first", [&] {
+      const at::Tensor y = net.first(inputs).tanh();
+      return net.calls++ % 2 == 0 ? y : y.t().contiguous().t();
+    });
+    x = run_block("second", [&] { return net.second(x).tanh(); });
+    return run_block("third", [&] { return net.third(x); });
+  });
+  expect_stages_change_nothing(run, {3}, 2, 1e-10);
+}
+
 struct Feature {
   const char* name;
   std::function<void(RunConfig&)> set;

@@ -3,13 +3,17 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/train/check_blocks.h"
 #include "tanren/train/pipeline.h"
+#include "tanren/train/step_error.h"
 
 #include <c10/util/Exception.h>
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -133,8 +137,9 @@ TEST(StageRanks, send_no_gradient_below_the_first_trained_stage) {
   EXPECT_EQ(mesh.num_operations_of(0), 3 * 3 + 2 * 3 + 3);
 }
 
-// Its second or its first block runs out of memory in the second microbatch.
-Task task_without_memory(const std::string& block, const DataInfo& info) {
+// The forward of its second or its first block, or a backward, runs out of memory in the second
+// microbatch.
+Task task_without_memory(const std::string& place, const DataInfo& info) {
   struct Net : torch::nn::Module {
     Net() {
       first = register_module("first", torch::nn::Linear(64, 8));
@@ -144,10 +149,12 @@ Task task_without_memory(const std::string& block, const DataInfo& info) {
     int calls = 0;
   };
   const auto net = std::make_shared<Net>();
-  const auto forward = [net, block](const at::Tensor& inputs) {
-    const auto run_out = [&](const char* name) {
-      if (name != block || ++net->calls != 2) return;
+  const auto forward = [net, place](const at::Tensor& inputs) {
+    const auto throws = [] {
       TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory: 77 bytes");
+    };
+    const auto run_out = [&](const char* name) {
+      if (name == place && ++net->calls == 2) throws();
     };
     const at::Tensor x = run_block("first", [&] {
       run_out("first");
@@ -155,7 +162,11 @@ Task task_without_memory(const std::string& block, const DataInfo& info) {
     });
     return run_block("second", [&] {
       run_out("second");
-      return net->second(x);
+      at::Tensor y = net->second(x);
+      if (place == "backward" && ++net->calls == 2) {
+        y.register_hook([throws](const at::Tensor&) { throws(); });
+      }
+      return y;
     });
   };
   return supervised(net, forward, {.kind = "own"}, info);
@@ -171,9 +182,107 @@ TEST(StageRanks, that_run_out_of_memory_end_the_run_with_stage_action_and_microb
         error_of<MemoryError>([&] { on_mesh(run, [](StageRank& rank) { rank.step(); }); });
     TANREN_EXPECT_CONTAINS(error, "[memory] step 1, forward of microbatch 2, stage " +
                                       std::string(block == "first" ? "1" : "2") + " of 2");
-    TANREN_EXPECT_CONTAINS(error, "with 4 samples");
+    TANREN_EXPECT_CONTAINS(error, "out of memory in block " + block + " with 4 samples");
     TANREN_EXPECT_CONTAINS(error, "77 bytes");
   }
+  run.make_task = [&] { return task_without_memory("backward", model.data->info()); };
+  const std::string error =
+      error_of<MemoryError>([&] { on_mesh(run, [](StageRank& rank) { rank.step(); }); });
+  TANREN_EXPECT_CONTAINS(error, "[memory] step 1, backward of microbatch 1, stage 2 of 2");
+}
+
+// Two layers in blocks, and a buffer.
+struct BufferNet : torch::nn::Module {
+  BufferNet() {
+    first = register_module("first", torch::nn::Linear(64, 8));
+    second = register_module("second", torch::nn::Linear(8, 5));
+    factor = register_buffer("factor", at::ones({8}));
+  }
+
+  torch::nn::Linear first{nullptr}, second{nullptr};
+  at::Tensor factor;
+};
+
+TEST(StageRanks, that_overwrite_what_a_backward_needs_are_told_what_may_have_done_it) {
+  const StagedModel model("mlp", "fp32");
+  StagedRun run = model.run(1);
+  run.stages = 2;
+  run.make_task = [&] {
+    const auto net = std::make_shared<BufferNet>();
+    const auto forward = [net](const at::Tensor& inputs) {
+      const at::Tensor x = run_block("first", [&] {
+        at::Tensor y = net->first(inputs.flatten(1)) * net->factor;
+        net->factor.mul_(0.5);
+        return y;
+      });
+      return run_block("second", [&] { return net->second(x); });
+    };
+    return supervised(net, forward, {.kind = "own"}, model.data->info());
+  };
+  const std::string error =
+      error_of<StepError>([&] { on_mesh(run, [](StageRank& rank) { rank.step(); }); });
+  TANREN_EXPECT_CONTAINS(error, "step 1, microbatch 0, stage 1 of 2");
+  TANREN_EXPECT_CONTAINS(error, "modified by an inplace operation");
+  TANREN_EXPECT_CONTAINS(error,
+                         "fix the task's backward (2 microbatches were in flight: a block may have "
+                         "saved a buffer that it updates in place");
+}
+
+TEST(StageRanks, that_would_each_change_a_buffer_of_their_own_are_refused) {
+  const StagedModel model("mlp", "fp32");
+  StagedRun run = model.run(1);
+  run.stages = 2;
+  run.make_task = [&] {
+    const auto net = std::make_shared<BufferNet>();
+    const auto forward = [net](const at::Tensor& inputs) {
+      const at::Tensor x = run_block("first", [&] { return net->first(inputs.flatten(1)); });
+      net->factor.mul_(0.5);
+      return run_block("second", [&] { return net->second(x * net->factor); });
+    };
+    return supervised(net, forward, {.kind = "own"}, model.data->info());
+  };
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { cut_run(run); }),
+                         "[pipeline] the forward changes the buffer factor in 2 stages");
+}
+
+TEST(StageRanks, refuse_patterns_that_match_no_block_of_any_stage) {
+  const StagedModel model("mlp", "fp32");
+  StagedRun run = model.run(1);
+  run.stages = 2;
+  run.config.memory.recompute = {"hidden.0", "hidden.2"};  // of two stages
+  on_mesh(run, [](StageRank& rank) { rank.step(); });
+  run.config.memory.recompute = {"hidden.0", "hidden.7"};
+  const auto error = error_of<ConfigError>([&] { on_mesh(run, [](StageRank&) {}); });
+  TANREN_EXPECT_CONTAINS(error,
+                         "memory.recompute: no block matches 'hidden.7'; there are hidden.0");
+  const std::vector<std::string> blocks = {"h.0", "h.1", "head"};
+  MemoryPlan plan;
+  plan.offload = {"h.*", "h.*.mlp", "*"};  // the second may match a block inside of another
+  check_outermost_blocks(plan, blocks);
+  plan.offload = {"tail*"};
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { check_outermost_blocks(plan, blocks); }),
+                         "memory.offload: no block matches 'tail*'");
+}
+
+TEST(StageRanks, draw_other_numbers_of_torchs_generator_in_each_stage) {
+  const Mesh mesh(2, 2);
+  RunState run;
+  run.seed = 5;
+  std::vector<at::Tensor> draws;
+  for (int rank = 0; rank < 4; ++rank) {
+    reseed(run, Ranks(mesh.axes(rank), ParallelPlan{}), Draws::update);
+    draws.push_back(at::rand({8}));
+    for (int other = 0; other < rank; ++other) {
+      EXPECT_FALSE(at::equal(draws.back(), draws[static_cast<size_t>(other)])) << rank << other;
+    }
+  }
+}
+
+TEST(StageRanks, forget_the_shapes_of_messages_when_other_parameters_are_trained) {
+  Phase phase;
+  phase.stage_shapes.sent[{2, 4, 8}] = {.sizes = {4, 8}, .strides = {8, 1}};
+  phase.choose_parameters();
+  EXPECT_TRUE(phase.stage_shapes.sent.empty());
 }
 
 TEST(StageRanks, evaluate_as_the_whole_model) {
@@ -209,6 +318,31 @@ TEST(StageRanks, evaluate_as_the_whole_model) {
     }
     EXPECT_EQ(whole.values.size(), 1 + run.config.evaluate.metrics.size());
   }
+}
+
+// Only the first stage is asked to stop; all stop behind the eighth batch of 64.
+TEST(StageRanks, stop_an_evaluation_behind_the_same_batch) {
+  const StagedModel model("mlp", "fp32");
+  StagedRun run = model.run(1);
+  run.stages = 3;
+  run.config.evaluate.batch = 1;
+  std::atomic<bool> stop = false;
+  std::atomic<int> calls = 0;
+  const StagedRun whole = run;
+  run.make_task = [&] {
+    Task task = whole.task();
+    task.predict = [&, predict = task.predict](const Batch& batch) {
+      if (++calls == 3) stop = true;
+      return predict(batch);
+    };
+    return task;
+  };
+  on_mesh(run, [&](StageRank& rank) {
+    if (rank.state.stage->stage == 0) rank.parts.stop = &stop;
+    const auto report = evaluate_unless_stopped(rank.state, rank.parts, rank.data, nullptr);
+    EXPECT_FALSE(report.has_value());
+  });
+  EXPECT_EQ(calls, 3 * 8);
 }
 
 TEST(StageRanks, begin_with_the_owners_value_of_a_weight_of_two_stages) {
@@ -270,6 +404,7 @@ TEST(StageRanks, refuse_what_a_run_in_stages_cannot_have) {
   const Task task = model.run(1).task();
   Plan plan;
   check_can_be_staged(task, plan);
+  check_can_be_staged(Task{}, plan);  // that it has no phases is said elsewhere
   Plan synchronised;
   synchronised.parallel.buffers = RankBuffers::synchronised;
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { check_can_be_staged(task, synchronised); }),

@@ -69,12 +69,15 @@ struct StageRank {
   Objective& objective() { return state.phases.front().objectives.front(); }
 };
 
+// Calls its argument on every rank of a mesh, with the rank's axes.
+using OnRanks = std::function<void(const std::function<void(const RankAxes&)>&)>;
+
 // Calls `work` on every rank of the run's mesh, each with its own run.
-inline void on_mesh(const Mesh& mesh, const StagedRun& run,
+inline void on_mesh(const OnRanks& ranks, const StagedRun& run,
                     const std::function<void(StageRank&)>& work) {
   const auto plans = run.stages > 1 ? cut_run(run) : std::vector<StagePlan>();
   const auto open_windows = std::make_shared<std::atomic<int>>(0);
-  mesh.run([&](const RankAxes& axes) {
+  ranks([&](const RankAxes& axes) {
     std::shared_ptr<StagePlan> stage;
     if (run.stages > 1) {
       stage = std::make_shared<StagePlan>(plans[static_cast<size_t>(axes.pipeline.rank())]);
@@ -86,6 +89,11 @@ inline void on_mesh(const Mesh& mesh, const StagedRun& run,
     axes.world.communicator().sum(at::zeros({1}));  // an update seeds that generator
     work(rank);
   });
+}
+
+inline void on_mesh(const Mesh& mesh, const StagedRun& run,
+                    const std::function<void(StageRank&)>& work) {
+  on_mesh([&](const auto& each) { mesh.run(each); }, run, work);
 }
 
 inline void on_mesh(const StagedRun& run, const std::function<void(StageRank&)>& work) {
@@ -100,10 +108,10 @@ struct Trained {
   std::vector<int64_t> microsteps;
 };
 
-inline Trained trained(const StagedRun& run, int updates) {
+inline Trained trained(const OnRanks& ranks, const StagedRun& run, int updates) {
   Trained result;
   std::mutex mutex;
-  on_mesh(run, [&](StageRank& rank) {
+  on_mesh(ranks, run, [&](StageRank& rank) {
     std::vector<StepReport> reports;
     for (int i = 0; i < updates; ++i) reports.push_back(rank.step());
     const std::lock_guard lock(mutex);
@@ -129,6 +137,11 @@ inline Trained trained(const StagedRun& run, int updates) {
     }
   });
   return result;
+}
+
+inline Trained trained(const StagedRun& run, int updates) {
+  const Mesh mesh(run.stages, run.replicas);
+  return trained([&](const auto& each) { mesh.run(each); }, run, updates);
 }
 
 }  // namespace tanren::testing
