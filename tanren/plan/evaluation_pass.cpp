@@ -89,12 +89,12 @@ void plan_evaluation(const Request& request, Plan& plan) {
        request.source("evaluate.every"),
        fmt::format("{} samples, each once{}", to_text(request.profile.eval_samples),
                    every > 0 ? ", and at the end" : "")});
-  plan.lines.push_back(
-      {"evaluate.batch", to_text(plan.evaluate.batch), asked ? Source::asked : Source::planned,
-       std::string(asked      ? ""
-                   : is_whole ? "a replica's share of training's batch; "
-                              : "as training's microbatch; ") +
-           "it cannot change a result"});
+  plan.lines.push_back({"evaluate.batch", to_text(plan.evaluate.batch),
+                        asked ? Source::asked : Source::planned,
+                        std::string(asked      ? ""
+                                    : is_whole ? "a replica's share of training's batch; "
+                                               : "as training's microbatch; ") +
+                            "it cannot change a result"});
   if (config.checkpoint.best > 0) {
     plan.lines.push_back(
         {"checkpoint.best", to_text(config.checkpoint.best), Source::asked,

@@ -199,8 +199,8 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
 
 double waiting_share(const std::vector<double>& windows, double busy) {
   if (windows.empty()) return 0;
-  const auto count = static_cast<double>(std::count_if(
-      windows.begin(), windows.end(), [](double seconds) { return seconds > 0; }));
+  const auto count = static_cast<double>(
+      std::count_if(windows.begin(), windows.end(), [](double seconds) { return seconds > 0; }));
   const double all = count * *std::max_element(windows.begin(), windows.end());
   return all > 0 ? std::max(1 - busy / all, 0.0) : 0;
 }

@@ -175,9 +175,8 @@ TEST_F(StagedRuns, go_on_in_other_stages_once_a_cut_that_was_asked_for_is_droppe
   config.run.stop_after = 3;
   go(config, "2");
   config.parallel.pipeline = 3;
-  EXPECT_THAT(
-      [&] { go(config, "2"); },
-      ::testing::ThrowsMessage<ConfigError>(HasSubstr("(--set 'parallel.cut_at=[]')")));
+  EXPECT_THAT([&] { go(config, "2"); },
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("(--set 'parallel.cut_at=[]')")));
   config.parallel.cut_at = {};
   go(config, "2");
 }
