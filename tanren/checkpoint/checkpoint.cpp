@@ -66,8 +66,8 @@ int64_t num_parts(const std::string& name, const std::string& kind) {
   return is_part ? part.parts : 0;
 }
 
-// The names of all parts of a kind of file of which `listed`, the manifest's files, has some; empty:
-// it has none.
+// The names of all parts of a kind of file of which `listed`, the manifest's files, has some;
+// empty: it has none.
 std::vector<std::string> parts_in(const std::vector<std::string>& listed, const std::string& kind) {
   for (const std::string& name : listed) {
     const int64_t parts = num_parts(name, kind);
