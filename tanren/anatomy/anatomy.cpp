@@ -191,6 +191,7 @@ Anatomy dissect(const RunConfig& config, const Registry& registry) {
   measure_operators(run, anatomy);
 
   anatomy.subject = subject_of(run);
+  anatomy.subject.stages = config.parallel.pipeline;
   const auto finish = run.finish();
   anatomy.machine = measure_speed(device, dtype_of(run.plan().precision.mode), finish);
   anatomy.classes = class_rows(anatomy.operators, anatomy.times,

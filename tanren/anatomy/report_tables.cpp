@@ -66,7 +66,7 @@ std::vector<std::string> subject_lines(const Anatomy& anatomy) {
   std::string batch = fmt::format("{} samples a step", s.global_batch);
   if (s.microbatch != s.global_batch) batch += fmt::format(", {} a microstep", s.microbatch);
   if (s.tokens > 0) batch += fmt::format(", {} tokens", count_text(s.tokens));
-  return {
+  std::vector<std::string> lines = {
       fmt::format("{}: {}, {} parameters, {} trained", s.name, s.model, count_text(s.parameters),
                   s.trainable == s.parameters ? "all" : count_text(s.trainable)),
       fmt::format("{}, {} thread{}, {}, {}; {}; {} steps measured", s.device, s.threads,
@@ -75,6 +75,11 @@ std::vector<std::string> subject_lines(const Anatomy& anatomy) {
                   scaled_text(machine.flops_per_second), machine.dtype, machine.matrix,
                   machine.matrix, scaled_text(machine.bytes_per_second),
                   mebibytes_text(machine.copy_bytes))};
+  if (s.stages > 1) {
+    lines.push_back(fmt::format(
+        "the whole model on one rank: the {} stages of parallel.pipeline are left out", s.stages));
+  }
+  return lines;
 }
 
 Table step_table(const Anatomy& anatomy) {

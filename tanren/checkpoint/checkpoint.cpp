@@ -66,18 +66,14 @@ int64_t num_parts(const std::string& name, const std::string& kind) {
   return is_part ? part.parts : 0;
 }
 
-// The names of all parts of a kind of file of which the folder has some; empty: it has none.
-std::vector<std::string> parts_in(const fs::path& folder, const std::string& kind) {
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), last_one; !error && at != last_one;
-       at.increment(error)) {
-    const int64_t parts = num_parts(at->path().filename().string(), kind);
+// The names of all parts of a kind of file of which `listed`, the manifest's files, has some;
+// empty: it has none.
+std::vector<std::string> parts_in(const std::vector<std::string>& listed, const std::string& kind) {
+  for (const std::string& name : listed) {
+    const int64_t parts = num_parts(name, kind);
     if (parts > 0) return part_names(kind, parts);
   }
-  if (!error) return {};
-  throw CheckpointError(fmt::format(
-      "[checkpoint] {} cannot be listed ({}); use an older step folder, or a copy of this one",
-      folder.string(), error.message()));
+  return {};
 }
 
 std::string index_of(const std::string& file) { return file + ".index.json"; }
@@ -202,6 +198,8 @@ void do_together(Communicator& ranks, const fs::path& target, const std::functio
   std::string failure;
   try {
     work();
+  } catch (const fs::filesystem_error& error) {
+    failure = error.code().message() + "; check the folder's rights and free space there";
   } catch (const std::exception& error) {
     failure = first_line(error.what());
   }
@@ -209,10 +207,8 @@ void do_together(Communicator& ranks, const fs::path& target, const std::functio
   for (size_t rank = 0; rank < failures.size(); ++rank) {
     if (failures[rank].empty()) continue;
     settle(ranks);
-    throw RunError(
-        fmt::format("[checkpoint] rank {} cannot write its part of {} ({}); check the folder's "
-                    "rights and free space there",
-                    rank, target.string(), failures[rank]));
+    throw RunError(fmt::format("[checkpoint] rank {} cannot write its part of {}: {}", rank,
+                               target.string(), failures[rank]));
   }
 }
 
@@ -279,9 +275,10 @@ std::map<std::string, Value> run_values_of(const fs::path& step_folder) {
 
 Snapshot read_checkpoint(const fs::path& step_folder, int64_t rank, int64_t ranks) {
   const bool can_be_read = is_complete(step_folder);
+  const auto listed = can_be_read ? listed_files(step_folder) : std::vector<std::string>();
   std::vector<std::string> shared;
   const auto find_parts = [&](const char* kind) {
-    auto names = can_be_read ? parts_in(step_folder, kind) : std::vector<std::string>();
+    auto names = parts_in(listed, kind);
     shared.insert(shared.end(), names.begin(), names.end());
     return names;
   };

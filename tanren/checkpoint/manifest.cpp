@@ -80,6 +80,14 @@ std::map<std::string, Facts> read_manifest(const fs::path& path) {
   return files;
 }
 
+// After its checksum was compared with the marker's.
+std::map<std::string, Facts> verified_list(const fs::path& folder) {
+  if (checked_facts(folder / kManifest).checksum + "\n" != read_file(folder / kMarker)) {
+    fail(folder / kManifest, "has changed (its checksum is not the marker's)");
+  }
+  return read_manifest(folder / kManifest);
+}
+
 }  // namespace
 
 void write_manifest(const fs::path& folder) {
@@ -119,16 +127,19 @@ bool is_complete(const fs::path& folder) {
   return fs::is_regular_file(folder / kMarker, error);
 }
 
+std::vector<std::string> listed_files(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& [name, facts] : verified_list(folder)) names.push_back(name);
+  return names;
+}
+
 void verify_manifest(const fs::path& folder, const std::vector<std::string>& required,
                      const std::function<bool(const std::string&)>& skips) {
   if (!is_complete(folder)) {
     throw CheckpointError("[checkpoint] " + folder.string() +
                           " is no complete checkpoint (no marker in it); use another step folder");
   }
-  if (checked_facts(folder / kManifest).checksum + "\n" != read_file(folder / kMarker)) {
-    fail(folder / kManifest, "has changed (its checksum is not the marker's)");
-  }
-  const auto files = read_manifest(folder / kManifest);
+  const auto files = verified_list(folder);
   for (const auto& name : required) {
     if (files.count(name) == 0) fail(folder / kManifest, "does not list " + name);
   }

@@ -19,6 +19,9 @@ void write_manifest(const std::filesystem::path& folder);
 std::string marker_of(const std::filesystem::path& folder);
 // True if the marker exists; nothing else is checked.
 bool is_complete(const std::filesystem::path& folder);
+// The names of the files in the manifest of a complete folder, which the marker vouches for.
+// CheckpointError if it does not.
+std::vector<std::string> listed_files(const std::filesystem::path& folder);
 // Checks marker, manifest, and every listed file; the files `required` must be listed.
 // CheckpointError naming the first file that is missing, cut off or changed. For files with `skips`
 // true, only the size is checked: another rank reads them.

@@ -231,6 +231,16 @@ TEST_F(CheckpointParts, of_an_impossible_number_are_none) {
         "model-x-of-00002.safetensors", "model--0001-of-00002.safetensors"}) {
     write_file(newest() / name, "x");
   }
+  const fs::path step = newest();
+  fs::remove(step / "manifest.json");
+  fs::remove(step / kMarker);
+  write_manifest(step);
+  EXPECT_EQ(mark(), 1);
+}
+
+TEST_F(CheckpointParts, that_the_manifest_does_not_list_are_none) {
+  save(1, 1);
+  write_file(newest() / "model-00000-of-00003.safetensors", "x");
   EXPECT_EQ(mark(), 1);
 }
 

@@ -20,8 +20,8 @@ constexpr std::string_view kOwnOfARank[] = {
     "data.workers",    "data.prefetch",       "memory.",     "metrics.",  "parallel.devices",
     "checkpoint.keep", "parallel.rendezvous", "generate."};
 
-// Paths may differ, too: ranks compare the data itself. Weights come from rank 0, and in stages ranks
-// compare them.
+// Paths may differ, too: ranks compare the data itself. Weights come from rank 0, and in stages
+// ranks compare them.
 bool is_own_of_a_rank(const Field& field) {
   const TextKind text = field.info.text;
   if (text == TextKind::file || text == TextKind::file_or_name) return true;

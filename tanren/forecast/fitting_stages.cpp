@@ -20,7 +20,8 @@ ModelBlocks blocks_of_least(const FitInput& input, const Tried& least) {
   if (input.dataset->size() > 1) indices.push_back(1);  // batch norm wants two values a channel
   const Collated some = collated(*input.dataset, indices);
   set_generator_states(at::kCPU, before);
-  return block_profile(least.plan, [&] { return input.make_task(least.config); }, some.batch);
+  return block_profile(
+      least.plan, [&] { return input.make_task(least.config); }, some.batch);
 }
 
 // The bytes of the largest stage; 0: so many stages do not fit, or cannot be.
@@ -28,8 +29,8 @@ int64_t largest_of(const ModelBlocks& blocks, int64_t stages, const Plan& plan, 
   CutOptions options{
       .stages = stages, .samples = plan.batch.microbatch, .in_flight = {}, .limit_bytes = room};
   for (int64_t stage = 0; stage < stages; ++stage) {
-    options.in_flight.push_back(most_in_flight(pipeline_actions(
-        plan.parallel.schedule, stage, stages, plan.batch.accumulation_steps)));
+    options.in_flight.push_back(most_in_flight(
+        pipeline_actions(plan.parallel.schedule, stage, stages, plan.batch.accumulation_steps)));
   }
   const auto cut = cut_balanced(blocks, options);
   if (!cut) return 0;
@@ -53,9 +54,10 @@ std::string fitting_stages(const FitInput& input, const Tried& least, int64_t ro
       RunConfig config = least.config;
       config.parallel.pipeline = stages;
       input.plan(config);  // refuses what a run in stages cannot have
-      return fmt::format("parallel.pipeline = {} on as many ranks with this limit each needs {} in "
-                         "each for what its stage keeps",
-                         stages, size_text(bytes));
+      return fmt::format(
+          "parallel.pipeline = {} on as many ranks with this limit each needs {} in "
+          "each for what its stage keeps",
+          stages, size_text(bytes));
     }
   } catch (const std::exception&) {  // the blocks are not known
   }

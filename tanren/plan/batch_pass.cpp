@@ -94,7 +94,9 @@ void plan_batch(const Request& request, Plan& plan) {
   batch.per_rank = (batch.global_batch + batch.world_size - 1) / batch.world_size;
   const bool asked = config.batch.microbatch > 0 && config.batch.microbatch <= batch.per_rank;
   const bool too_large = config.batch.microbatch > batch.per_rank;
-  batch.microbatch = asked ? config.batch.microbatch : open_microbatch(request, plan);
+  batch.microbatch = asked       ? config.batch.microbatch
+                     : too_large ? batch.per_rank
+                                 : open_microbatch(request, plan);
   batch.accumulation_steps = (batch.per_rank + batch.microbatch - 1) / batch.microbatch;
   batch.last_microbatch = batch.per_rank - (batch.accumulation_steps - 1) * batch.microbatch;
   batch.steps_per_epoch = batch.keep_last ? (samples + batch.global_batch - 1) / batch.global_batch
@@ -109,7 +111,7 @@ void plan_batch(const Request& request, Plan& plan) {
                               "global count, so the update equals the whole batch's",
                               to_text(batch.accumulation_steps))
                         : "a rank's whole share at once";
-  const bool opened = !asked && in_stages;
+  const bool opened = !asked && !too_large && in_stages;
   if (too_large) why += fmt::format("; {} is more than there is", to_text(config.batch.microbatch));
   if (request.profile.couples_samples && batch.accumulation_steps > 1) {
     why = fmt::format(
@@ -124,11 +126,11 @@ void plan_batch(const Request& request, Plan& plan) {
     }
   }
   if (opened && !request.profile.couples_samples) {
-    why = fmt::format("{} for each of {} stages, which keep them busy; ",
-                      to_text(kMicrobatchesPerStage), to_text(plan.parallel.pipeline)) +
+    why = fmt::format("{} for {} stages; ", to_text(batch.accumulation_steps),
+                      to_text(plan.parallel.pipeline)) +
           why;
   }
-  why += of_stages(request, plan, asked);
+  why += of_stages(request, plan, !opened);
   const bool is_split = batch.accumulation_steps > 1 || batch.world_size > 1;
   if (!request.profile.torch_dropout.empty() && is_split) {
     why += "; but " + request.profile.torch_dropout +

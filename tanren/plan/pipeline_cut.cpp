@@ -253,7 +253,7 @@ std::string check_cut(const ModelBlocks& model, int64_t stages,
   if (named == 0 || named == stages - 1) return "";
   return fmt::format(
       "[plan] parallel.cut_at names the first blocks of {} later stages, and parallel.pipeline = "
-      "{} has {}; set parallel.pipeline = {}",
+      "{} has {}; set parallel.pipeline = {}, or let the plan cut (--set 'parallel.cut_at=[]')",
       named, stages, stages - 1, named + 1);
 }
 

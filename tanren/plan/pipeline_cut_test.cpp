@@ -80,7 +80,8 @@ TEST(CheckCut, refuses_another_number_of_names_than_there_are_cuts) {
   const ModelBlocks model = blocks_of_work({1, 1, 1, 1});
   EXPECT_EQ(check_cut(model, 3, {"c"}),
             "[plan] parallel.cut_at names the first blocks of 1 later stages, and "
-            "parallel.pipeline = 3 has 2; set parallel.pipeline = 2");
+            "parallel.pipeline = 3 has 2; set parallel.pipeline = 2, or let the plan cut (--set "
+            "'parallel.cut_at=[]')");
   EXPECT_NE(check_cut(model, 1, {"c"}), "");
   EXPECT_EQ(check_cut(model, 3, {"b", "d"}), "");
   EXPECT_EQ(cut_named(model, {"b", "d"}), (PipelineCut{1, 3}));

@@ -111,23 +111,24 @@ std::string blocks_text(const ModelBlocks& model, const StageCost& stage) {
 // less than the dry run's, which is of the CPU's.
 void refuse_beyond_limit(const ModelBlocks& model, const std::vector<StageCost>& stages,
                          const CutOptions& options, const Request& request, const Plan& plan) {
-  const bool holds =
-      plan.device.device == "cpu" || request.source("memory.limit") == Source::asked;
+  const bool holds = plan.device.device == "cpu" || request.source("memory.limit") == Source::asked;
   if (!holds || options.limit_bytes == 0) return;
   const auto largest =
       std::max_element(stages.begin(), stages.end(),
                        [](const StageCost& a, const StageCost& b) { return a.bytes < b.bytes; });
   if (largest->bytes <= options.limit_bytes) return;
   const bool share = sharers_of(plan, plan.parallel.pipeline) > 1;
-  throw ConfigError(fmt::format(
-      "[plan] memory.limit {} leaves {} {}, and stage {} of {} ({}) keeps {}, {} more; the smallest "
-      "limit that holds what stages keep: {}{}; memory.recompute or a smaller batch.microbatch need "
-      "less",
-      size_text(plan.memory.limit_bytes), share ? "each stage" : "a stage",
-      size_text(options.limit_bytes), to_text(int64_t{largest - stages.begin()} + 1),
-      to_text(plan.parallel.pipeline), blocks_text(model, *largest), size_text(largest->bytes),
-      size_text(largest->bytes - options.limit_bytes), limit_for(largest->bytes, plan),
-      stages_that_fit(model, options, plan)));
+  throw ConfigError(
+      fmt::format("[plan] memory.limit {} leaves {} {}, and stage {} of {} ({}) keeps {}, {} more; "
+                  "the smallest "
+                  "limit that holds what stages keep: {}{}; memory.recompute or a smaller "
+                  "batch.microbatch need "
+                  "less",
+                  size_text(plan.memory.limit_bytes), share ? "each stage" : "a stage",
+                  size_text(options.limit_bytes), to_text(int64_t{largest - stages.begin()} + 1),
+                  to_text(plan.parallel.pipeline), blocks_text(model, *largest),
+                  size_text(largest->bytes), size_text(largest->bytes - options.limit_bytes),
+                  limit_for(largest->bytes, plan), stages_that_fit(model, options, plan)));
 }
 
 void tell_stages(const ModelBlocks& model, const std::vector<StageCost>& stages,

@@ -100,12 +100,25 @@ TEST(PipelinePass, opens_four_microbatches_a_stage) {
   EXPECT_EQ(two.plan().batch.accumulation_steps, 8);
   EXPECT_EQ(two.plan().batch.microbatch, 2);
   expect_in(two.line("global_batch"), "16 = 1 replica × 16; 16 = 8 microsteps × 2");
-  expect_in(two.line("microbatch"), "2|4 for each of 2 stages, which keep them busy");
+  expect_in(two.line("microbatch"), "2|8 for 2 stages; 8 microsteps accumulate");
   two.config.batch.global_batch = "5";
   EXPECT_EQ(two.plan().batch.accumulation_steps, 5);
+  expect_in(two.line("microbatch"), "1|5 for 2 stages; 5 microsteps accumulate");
   two.config.batch.microbatch = 3;
   EXPECT_EQ(two.plan().batch.microbatch, 3);
+  two.config.batch.microbatch = 9;
+  EXPECT_EQ(two.plan().batch.microbatch, 5);
+  EXPECT_EQ(two.line("microbatch"), "5|a rank's whole share at once; 9 is more than there is");
   EXPECT_EQ(StagedPlans(1, 2).plan().batch.accumulation_steps, 1);
+}
+
+TEST(PipelinePass, leaves_evaluations_the_batch_that_they_have_without_stages) {
+  StagedPlans two(2, 2);
+  EXPECT_EQ(two.plan().evaluate.batch, 16);
+  two.config.batch.microbatch = 4;
+  EXPECT_EQ(two.plan().evaluate.batch, 4);
+  two.config.evaluate.batch = 7;
+  EXPECT_EQ(two.plan().evaluate.batch, 7);
 }
 
 TEST(PipelinePass, leaves_the_split_to_batch_norm_and_says_what_that_costs) {

@@ -66,7 +66,7 @@ FitInput fit_input(const RunConfig& config, const Registry& registry, MakePlan p
 // The model's blocks, on samples like the first one.
 ModelBlocks blocks_of(const RunConfig& config, const Registry& registry, Machine machine,
                       const ModelProfile& facts, const Dataset& train) {
-  RunConfig alone = without_stages(config);
+  RunConfig alone = without_stages(config, registry);
   alone.parallel.ranks = "processes";
   machine.rank = machine.local_rank = 0;
   machine.world_size = machine.local_ranks = 1;
@@ -130,7 +130,17 @@ void refuse_too_large(const RunConfig& config, const Registry& registry, const M
 
 }  // namespace
 
-RunConfig without_stages(RunConfig config) {
+RunConfig without_stages(RunConfig config, const Registry& registry) {
+  if (config.parallel.pipeline > 1 && config.parallel.ranks == "threads") {
+    Machine machine = probe_machine();
+    probe_accelerators(machine, config.run.device, registry.accelerators);
+    const ParallelPlan staged = plan_connection(config, machine);
+    config.parallel.replicas = staged.data_size();
+    // run.threads counts those of all replicas.
+    const int64_t all = config.run.threads > 0 ? config.run.threads : machine.cores;
+    const int64_t each = std::max<int64_t>(all / staged.thread_ranks(), 1);
+    config.run.threads = each * staged.data_size();
+  }
   const ParallelOptions plain;
   config.parallel.pipeline = plain.pipeline;
   config.parallel.pipeline_schedule = plain.pipeline_schedule;
@@ -140,7 +150,7 @@ RunConfig without_stages(RunConfig config) {
 
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Datasets given, bool trains) {
-  RunConfig config = trains ? asked : without_stages(asked);
+  RunConfig config = trains ? asked : without_stages(asked, registry);
   const Pretrained source = take_start(has_weights ? kept : "", config);
   config.model = source.model;
   Machine machine =

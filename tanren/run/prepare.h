@@ -32,8 +32,9 @@ struct Prepared {
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Datasets given = {}, bool trains = true);
 
-// The config of ranks that each have the whole model.
-RunConfig without_stages(RunConfig config);
+// The config of ranks that each have the whole model. With ranks in threads there are as many
+// replicas, of as many threads, as with stages.
+RunConfig without_stages(RunConfig config, const Registry& registry);
 
 // Loads a step folder into `state`. If several ranks read it together, each loads only the part
 // that it needs.

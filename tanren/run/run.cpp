@@ -128,8 +128,9 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   RunState state = make_state(parts);
   if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, parts);
   if (shared.fork != nullptr) {
-    const auto left =
+    auto left =
         take_over(state, parts.device, *shared.fork->snapshot, shared.fork->parts, plan.freeze);
+    if (parts.stage) left = parts.ranks->agree_names(left);  // each rank has its stage's
     if (is_first && !left.empty()) {
       log(fmt::format(
           "[run] the optimizer's state of {} tensors does not fit and begins anew ({}{})",

@@ -49,11 +49,12 @@ Facts facts_of(const RunState& run, const Plan& plan) {
     facts.emplace_back("memory.recompute", join(plan.memory.recompute));
   }
   if (run.stage) {
+    // First, since the plan's cut follows from it.
+    facts.emplace_back("batch.microbatch", to_text(run.microbatch));
     facts.emplace_back("blocks", to_text(std::ssize(run.stage->blocks.blocks)));
     facts.emplace_back("parallel.cut_at", join(run.stage->first_blocks));
     facts.emplace_back("parallel.pipeline_schedule",
                        to_text(static_cast<int64_t>(run.stage->schedule)));
-    facts.emplace_back("batch.microbatch", to_text(run.microbatch));
   }
   // Those of other stages keep their shapes.
   for (const auto& [name, tensor] : tensors_of(*run.task.module)) {

@@ -195,7 +195,7 @@ class StageWindow {
   void in_attempt(const PipelineAction& action, const std::function<void()>& work) const {
     const bool in_backward = action.act == Act::backward;
     const std::string step = to_text(context_.run.updated_step);
-    const std::string where = fmt::format("microbatch {}, stage {} of {}", action.microbatch,
+    const std::string where = fmt::format("microbatch {}, stage {} of {}", action.microbatch + 1,
                                           plan_.stage + 1, plan_.stages());
     std::optional<Shortage> shortage;
     try {

@@ -163,19 +163,20 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   }
   const auto samples_of_ranks = row.add(samples);
   const bool has_bubble = !ranks.pipeline().alone() && parts.device.is_cpu();
-  std::optional<StatusRow::Part> times;
+  std::optional<StatusRow::Part> windows, busy;
   if (has_bubble) {
-    times = row.add(std::vector<double>{phase.stage_time.waited, phase.stage_time.seconds});
+    std::vector<double> seconds(static_cast<size_t>(ranks.world().size()), 0.0);
+    const StageTime own = batch.local.size() > 0 ? phase.stage_time : StageTime();
+    seconds[static_cast<size_t>(ranks.world().rank())] = own.seconds;
+    windows = row.add(seconds);
+    busy = row.add(std::vector<double>{own.seconds - own.waited});
   }
   row.read();
 
   const std::vector<double> sums = row.take(totals);
   WindowStatus window{.stop_requested = row.take(stop)[0] > 0,
                       .samples = row.take(samples_of_ranks)};
-  if (times) {
-    const auto all = row.take(*times);
-    if (all[1] > 0) window.bubble = all[0] / all[1];
-  }
+  if (windows) window.bubble = waiting_share(row.take(*windows), row.take(*busy)[0]);
   for (size_t i = 0; i < objectives.size(); ++i) {
     Objective& objective = *objectives[i];
     Status status{.norm = joint_norm(row.take(places.squares[i])),
@@ -194,6 +195,14 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   const bool some_frozen = row.take(frozen)[0] > 0;
   check_graphs(phase, some_frozen, ranks, terms, row.take(graphs), sums);
   return window;
+}
+
+double waiting_share(const std::vector<double>& windows, double busy) {
+  if (windows.empty()) return 0;
+  const auto count = static_cast<double>(
+      std::count_if(windows.begin(), windows.end(), [](double seconds) { return seconds > 0; }));
+  const double all = count * *std::max_element(windows.begin(), windows.end());
+  return all > 0 ? std::max(1 - busy / all, 0.0) : 0;
 }
 
 }  // namespace tanren

@@ -41,4 +41,8 @@ struct WindowStatus {
 WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const Parts& parts,
                             const GlobalBatch& batch, const LossMeter& losses);
 
+// The share of their time that stages did not work: of the longest window of a rank, on each rank
+// that has one (above 0). `busy`: the seconds that all of them worked.
+double waiting_share(const std::vector<double>& windows, double busy);
+
 }  // namespace tanren

@@ -5,6 +5,8 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/run/prepare.h"
+#include "tanren/train/window.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -167,6 +169,25 @@ TEST_F(StagedRuns, go_on_in_other_stages_and_without) {
   expect_same("1", "cut");
 }
 
+TEST_F(StagedRuns, go_on_in_other_stages_once_a_cut_that_was_asked_for_is_dropped) {
+  RunConfig config = in_stages(looped_config(1), 2);
+  config.parallel.cut_at = {"head"};
+  config.run.stop_after = 3;
+  go(config, "2");
+  config.parallel.pipeline = 3;
+  EXPECT_THAT([&] { go(config, "2"); },
+              ::testing::ThrowsMessage<ConfigError>(HasSubstr("(--set 'parallel.cut_at=[]')")));
+  config.parallel.cut_at = {};
+  go(config, "2");
+}
+
+// Stages of one microbatch work one after the other.
+TEST(StagesWait, by_what_is_left_of_the_longest_window) {
+  EXPECT_DOUBLE_EQ(waiting_share({6, 5, 4}, 6), 1 - 6.0 / 18);
+  EXPECT_DOUBLE_EQ(waiting_share({6, 0, 4, 0}, 10), 1 - 10.0 / 12) << "two ranks without samples";
+  EXPECT_EQ(waiting_share({0, 0}, 0), 0);
+}
+
 TEST_F(StagedRuns, save_before_an_evaluation_which_may_fail) {
   go(looped_config(1), "1");
   RunConfig config = in_stages(looped_config(1), 2);
@@ -210,6 +231,22 @@ TEST_F(StagedRuns, are_evaluated_on_one_rank_with_the_whole_model) {
   for (size_t i = 0; i < output.summary.evaluate.size(); ++i) {
     EXPECT_NEAR(evaluated.report.values[i].second, output.summary.evaluate[i].second, 1e-9);
   }
+}
+
+TEST(WithoutStages, there_are_the_same_replicas_and_threads_of_a_rank) {
+  RunConfig config = in_stages(looped_config(1), 3, 2);
+  config.run.threads = 12;
+  RunConfig whole = without_stages(config, test_registry());
+  EXPECT_EQ(whole.parallel.pipeline, 1);
+  EXPECT_EQ(whole.parallel.replicas, 2);
+  EXPECT_EQ(whole.run.threads, 4) << "two of each rank";
+  config.parallel.replicas = 0;
+  config.run.device = "cpu";
+  whole = without_stages(config, test_registry());
+  EXPECT_EQ(whole.parallel.replicas, 1);
+  EXPECT_EQ(whole.run.threads, 4);
+  config.parallel.ranks = "processes";
+  EXPECT_EQ(without_stages(config, test_registry()).run.threads, 12);
 }
 
 }  // namespace

@@ -180,7 +180,7 @@ TEST(StageRanks, that_run_out_of_memory_end_the_run_with_stage_action_and_microb
     run.make_task = [&] { return task_without_memory(block, model.data->info()); };
     const std::string error =
         error_of<MemoryError>([&] { on_mesh(run, [](StageRank& rank) { rank.step(); }); });
-    TANREN_EXPECT_CONTAINS(error, "[memory] step 1, forward of microbatch 1, stage " +
+    TANREN_EXPECT_CONTAINS(error, "[memory] step 1, forward of microbatch 2, stage " +
                                       std::string(block == "first" ? "1" : "2") + " of 2");
     TANREN_EXPECT_CONTAINS(error, "out of memory in block " + block + " with 4 samples");
     TANREN_EXPECT_CONTAINS(error, "77 bytes");

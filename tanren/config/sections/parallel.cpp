@@ -77,7 +77,15 @@ void check_pipeline(Problems& p, const ParallelOptions& o) {
   p.within("parallel.pipeline", static_cast<double>(o.pipeline), 1, 1024, true);
   p.one_of("parallel.pipeline_schedule", o.pipeline_schedule, {"1f1b", "gpipe"});
   if (o.pipeline == 1) {
-    p.unused("parallel.", {"pipeline_schedule", "cut_at"}, "parallel.pipeline", "1");
+    // A run that goes on without stages has them in its recorded config.
+    const auto unused = [&](const std::string& key, const std::string& way) {
+      if (p.changed.count(key) == 0) return;
+      p.unused_keys.push_back({key, "parallel.pipeline"});
+      p.check(false,
+              key + " has no meaning for parallel.pipeline \"1\"; drop it (--set " + way + ")");
+    };
+    unused("parallel.pipeline_schedule", "parallel.pipeline_schedule=1f1b");
+    unused("parallel.cut_at", "'parallel.cut_at=[]'");
   }
   p.check(o.pipeline <= 1 || o.buffers != "synchronised",
           "parallel.buffers \"synchronised\" needs all samples of a microbatch at once, and with "

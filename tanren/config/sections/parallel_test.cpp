@@ -58,7 +58,9 @@ TEST(ValidateParallel, refuses_ranks_that_cannot_be_or_keys_that_would_be_ignore
        "parallel.pipeline_schedule \"zb\" is unknown; one of 1f1b, gpipe"},
       {{"parallel.pipeline_schedule=gpipe"},
        "parallel.pipeline_schedule has no meaning for parallel.pipeline \"1\"; drop it"},
-      {{"parallel.cut_at=[head]"}, "parallel.cut_at has no meaning for parallel.pipeline \"1\""},
+      {{"parallel.cut_at=[head]"},
+       "parallel.cut_at has no meaning for parallel.pipeline \"1\"; drop it (--set "
+       "'parallel.cut_at=[]')"},
       {{"parallel.pipeline=2", "parallel.buffers=synchronised"},
        "parallel.buffers \"synchronised\" needs all samples of a microbatch at once"},
       {{threads, "parallel.pipeline=2", "parallel.devices=[0, 1, 2]"},
