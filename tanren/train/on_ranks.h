@@ -26,9 +26,9 @@ bool on_any_rank(bool here, const Ranks& ranks);
 enum class Draws { update, evaluation };  // of torch's own generator
 
 // Seeds torch's generator so that the draws of a user's at::dropout differ over ranks, stages
-// included, and are a function of rank and attempt alone. A resumed run then draws the same on any number of ranks, and
-// a repeated evaluation draws the same as the first time. A single rank keeps its generator's
-// state.
+// included, and are a function of rank and attempt alone. A resumed run then draws the same on any
+// number of ranks, and a repeated evaluation draws the same as the first time. A single rank keeps
+// its generator's state.
 void reseed(const RunState& run, const Ranks& ranks, Draws draws);
 
 }  // namespace tanren

@@ -213,7 +213,8 @@ class StageWindow {
         fmt::format(" with {} samples", part(action.microbatch).size()), *shortage);
   }
 
-  // While an exception of a backward is handled: what only several microbatches in flight may cause.
+  // While an exception of a backward is handled: what only several microbatches in flight may
+  // cause.
   std::string hint() const {
     const bool may_be =
         !in_flight_.empty() && line_of_current().find("inplace operation") != std::string::npos;

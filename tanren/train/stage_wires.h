@@ -2,9 +2,9 @@
 // blocks and the gradients of its input, microbatch by microbatch, with the sender's strides. Both
 // ends know a tensor's shape from the first microbatch with the same shapes of fields, for which a
 // small message goes ahead. A gradient has one more element, which says whether there is one: to
-// know it, the host waits for the message, also on a device. Invariant: in each direction between two stages messages are received
-// in the order in which they are sent, which is that of the microbatches. On the step's thread.
-// Called by pipeline and staged_forward.
+// know it, the host waits for the message, also on a device. Invariant: in each direction between
+// two stages messages are received in the order in which they are sent, which is that of the
+// microbatches. On the step's thread. Called by pipeline and staged_forward.
 #pragma once
 
 #include "tanren/base/batch.h"
