@@ -12,7 +12,8 @@ namespace {
 // A config with stages for processes is planned as if one process were launched for each, where no
 // launcher started any.
 Machine as_launched(Machine machine, const ParallelOptions& parallel) {
-  if (machine.world_size > 1 || parallel.ranks != "processes") return machine;
+  const bool has_stages = parallel.pipeline > 1 && parallel.ranks == "processes";
+  if (!has_stages || machine.world_size > 1) return machine;
   machine.world_size = machine.local_ranks = parallel.pipeline;
   return machine;
 }

@@ -13,6 +13,7 @@ Plan plan_of(const std::string& kind, const std::vector<std::string>& names) {
   plan.device.device = kind == "cpu" ? "cpu" : kind + ":0";
   plan.device.threads = 4;
   plan.device.names = names;
+  plan.parallel.backend = Backend::threads;
   plan.parallel.world_size = plan.parallel.replicas = 2;
   if (kind != "cpu") plan.parallel.devices = {0, 1};
   return replica_plan(plan, 1);
