@@ -283,6 +283,12 @@ TEST(C10dCommunicator, tags_of_messages_tell_sizes_and_dtypes_apart) {
   EXPECT_EQ(tags.back() >> 15, 41);
 }
 
+class HasEnded final : public c10d::Work {
+ public:
+  bool isCompleted() override { return true; }
+  bool wait(std::chrono::milliseconds /*timeout*/) override { return true; }
+};
+
 // Each abort returns once both have begun, as NCCL's may.
 class AbortsTogether final : public c10d::Backend {
  public:
@@ -291,6 +297,11 @@ class AbortsTogether final : public c10d::Backend {
     std::atomic<int> ended = 0;
   };
   explicit AbortsTogether(Both& both) : c10d::Backend(0, 1), both_(both) {}
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& whole, at::Tensor& part,
+                                                 const c10d::AllgatherOptions& /*opts*/) override {
+    whole.copy_(part.view(whole.sizes()));
+    return c10::make_intrusive<HasEnded>();
+  }
   void abort() override {
     both_.begun.count_down();
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
