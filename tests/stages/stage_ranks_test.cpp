@@ -188,7 +188,7 @@ TEST(StageRanks, that_run_out_of_memory_end_the_run_with_stage_action_and_microb
   run.make_task = [&] { return task_without_memory("backward", model.data->info()); };
   const std::string error =
       error_of<MemoryError>([&] { on_mesh(run, [](StageRank& rank) { rank.step(); }); });
-  TANREN_EXPECT_CONTAINS(error, "[memory] step 1, backward of microbatch 1, stage 2 of 2");
+  TANREN_EXPECT_CONTAINS(error, "[memory] step 1, backward of microbatch 2, stage 2 of 2");
 }
 
 // Two layers in blocks, and a buffer.
@@ -221,7 +221,7 @@ TEST(StageRanks, that_overwrite_what_a_backward_needs_are_told_what_may_have_don
   };
   const std::string error =
       error_of<StepError>([&] { on_mesh(run, [](StageRank& rank) { rank.step(); }); });
-  TANREN_EXPECT_CONTAINS(error, "step 1, microbatch 0, stage 1 of 2");
+  TANREN_EXPECT_CONTAINS(error, "step 1, microbatch 1, stage 1 of 2");
   TANREN_EXPECT_CONTAINS(error, "modified by an inplace operation");
   TANREN_EXPECT_CONTAINS(error,
                          "fix the task's backward (2 microbatches were in flight: a block may have "
