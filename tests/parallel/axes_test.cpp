@@ -50,19 +50,18 @@ TEST(RankMesh, samples_counts_and_gradients_are_those_of_the_replicas) {
   }
 }
 
-TEST(RankMesh, draws_of_a_generator_hang_on_the_replica) {
-  const Mesh mesh(2, 3);
+TEST(RankMesh, each_rank_has_other_draws_of_a_generator_and_the_first_stage_those_without_stages) {
+  const Mesh mesh(2, 3), flat(1, 3);
   RunState run;
   run.seed = 7;
-  std::vector<int64_t> drawn;
-  for (int rank = 0; rank < 6; ++rank) {
-    reseed(run, Ranks(mesh.axes(rank), {}), Draws::update);
-    drawn.push_back(at::randint(int64_t{1} << 40, {1}).item<int64_t>());
-  }
-  EXPECT_EQ(std::set<int64_t>(drawn.begin(), drawn.begin() + 3).size(), 3U);
-  for (size_t replica = 0; replica < 3; ++replica) {
-    EXPECT_EQ(drawn[replica], drawn[3 + replica]);
-  }
+  const auto drawn_by = [&](const Mesh& ranks, int rank) {
+    reseed(run, Ranks(ranks.axes(rank), {}), Draws::update);
+    return at::randint(int64_t{1} << 40, {1}).item<int64_t>();
+  };
+  std::set<int64_t> drawn;
+  for (int rank = 0; rank < 6; ++rank) drawn.insert(drawn_by(mesh, rank));
+  EXPECT_EQ(drawn.size(), 6U);
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(drawn_by(mesh, rank), drawn_by(flat, rank));
 }
 
 }  // namespace
