@@ -66,6 +66,7 @@ bool takes_tensors(const c10::OperatorHandle& op) {
 void ForwardWork::around(const DryCall& call, c10::function_ref<void()> run) {
   if (!at::GradMode::is_enabled()) return run();
   const std::string_view known = contraction(call.op.operator_name().name);
+  const int64_t counted = num_counted_;
   std::vector<c10::IValue> arguments;
   if (!known.empty()) arguments = call.arguments().vec();
   run();
@@ -75,7 +76,8 @@ void ForwardWork::around(const DryCall& call, c10::function_ref<void()> run) {
       largest.elements = std::max(largest.elements, value.toTensor().numel());
     }
   }
-  if (known.empty()) return;
+  // Autocast calls the same operator again, with casts, which has been counted then.
+  if (known.empty() || num_counted_ > counted) return;
   const int64_t forward =
       tanren::multiply_adds(known, arguments, {call.results().back().toTensor()}).value_or(0);
   if (is_one_product(known)) largest.multiply_adds = std::max(largest.multiply_adds, forward);
@@ -85,6 +87,7 @@ void ForwardWork::around(const DryCall& call, c10::function_ref<void()> run) {
 void ForwardWork::forward_noted(int64_t forward) { count(forward, /*factors=*/2); }
 
 void ForwardWork::count(int64_t forward, int64_t factors) {
+  ++num_counted_;
   multiply_adds[memory_tag().block] += forward;
   backward_multiply_adds += factors * forward;
 }

@@ -24,6 +24,8 @@ class ForwardWork final : public DryObserver {
 
  private:
   void count(int64_t forward, int64_t factors);
+
+  int64_t num_counted_ = 0;
 };
 
 }  // namespace tanren

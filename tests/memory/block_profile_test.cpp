@@ -134,12 +134,7 @@ TEST_P(BlocksOf, are_in_the_order_of_the_forward_and_sum_to_the_layer_table) {
       backward += block.backward;
       EXPECT_GT(block.output_bytes, 0) << block.name;
     }
-    // Known fault: without bf16 products in the processor, a GPT's bf16 forward is counted too high.
-    const bool is_known = GetParam().kind == std::string("gpt2") && mode == std::string("bf16");
-    if (!is_known) {
-      EXPECT_EQ(forward * kProfiled, static_cast<double>(multiply_adds));
-    }
-    EXPECT_GE(forward * kProfiled, static_cast<double>(multiply_adds));
+    EXPECT_EQ(forward * kProfiled, static_cast<double>(multiply_adds));
     EXPECT_GT(multiply_adds, 0);
     EXPECT_GT(backward, forward);
     EXPECT_LE(backward, 2 * forward);
