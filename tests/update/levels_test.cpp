@@ -152,9 +152,26 @@ TEST(Levels, can_be_changed_property_by_property) {
   EXPECT_EQ(NetRun(config).type_of("norm.weight"), at::kBFloat16);
 }
 
+// The largest difference of a tensor of the model to the one of its name, by its size where above 1.
+double error_to(const TensorMap& expected, const std::string& key, const NetRun& run) {
+  double largest = 0;
+  for (const auto& [name, tensor] : run.state.model_tensors()) {
+    const auto* last = expected.find(key + name);
+    if (last == nullptr) continue;
+    const at::Tensor size = at::clamp_min(last->abs(), 1);
+    const double error =
+        ((tensor.detach().to(at::kFloat) - *last).abs() / size).max().item<double>();
+    std::printf("%s%-20s %.1e\n", key.c_str(), name.c_str(), error);
+    largest = std::isnan(error) ? INFINITY : std::max(largest, error);
+  }
+  return largest;
+}
+
 TEST(Levels, train_as_an_emulation_of_apex_in_pytorch) {
-  const auto expected =
-      read_safetensors(TANREN_SOURCE_DIR "/tests/fixtures/levels.safetensors").tensors;
+  const std::string fixtures = TANREN_SOURCE_DIR "/tests/fixtures/";
+  const auto expected = read_safetensors(fixtures + "levels.safetensors").tensors;
+  // PyTorch's own results in bf16 on a processor without bf16 products.
+  const auto without_products = read_safetensors(fixtures + "levels_avx2.safetensors").tensors;
   for (const std::string level : {"O1", "O2", "O3"}) {
     for (const std::string mode : {"fp16", "bf16"}) {
       auto config = level_config(level, mode);
@@ -175,15 +192,9 @@ TEST(Levels, train_as_an_emulation_of_apex_in_pytorch) {
         if (!std::isfinite(loss)) continue;
         EXPECT_NEAR(report.loss, loss, 0.01 * loss) << key << step;
       }
-      for (const auto& [name, tensor] : run.state.model_tensors()) {
-        const auto* last = expected.find(key + name);
-        if (last == nullptr) continue;
-        const at::Tensor size = at::clamp_min(last->abs(), 1);
-        const double error =
-            ((tensor.detach().to(at::kFloat) - *last).abs() / size).max().item<double>();
-        std::printf("%s%-20s %.1e\n", key.c_str(), name.c_str(), error);
-        EXPECT_LT(error, 2e-3) << key << name;
-      }
+      double error = error_to(expected, key, run);
+      if (mode == "bf16") error = std::min(error, error_to(without_products, key, run));
+      EXPECT_LT(error, 2e-3) << key;
     }
   }
 }
