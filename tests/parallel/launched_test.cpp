@@ -417,8 +417,8 @@ TEST_F(Launched, a_signal_ends_ranks_that_wait_for_the_ids_of_a_text_at_once) {
   fs::create_directory(at(".tokens"));
   const int held = ::open(at(".tokens").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   ASSERT_EQ(::flock(held, LOCK_EX), 0);  // as a process that makes the ids
-  LauncherProcess launcher(folder_.path(), {"-n", "2", "run", "text.toml", "--out", "out"});
-  ASSERT_TRUE(comes_true([&] { return fs::exists(at("out/lock")); })) << launcher.err();
+  LauncherProcess launcher(folder_.path(), {"-n", "2", "run", "text.toml", "--out", "texts"});
+  ASSERT_TRUE(comes_true([&] { return fs::exists(at("texts/lock")); })) << launcher.err();
   std::this_thread::sleep_for(std::chrono::seconds(2));  // until both wait
   launcher.send(SIGTERM);
   EXPECT_EQ(launcher.wait(10), 130) << launcher.err();
@@ -429,7 +429,7 @@ TEST_F(Launched, a_signal_ends_ranks_that_wait_for_the_ids_of_a_text_at_once) {
   EXPECT_EQ(told.find(line, first + 1), std::string::npos) << "one rank tells: " << told;
   ::close(held);
   EXPECT_TRUE(fs::is_empty(at(".tokens")));
-  const auto result = launch(2, "run text.toml --quiet --out out");
+  const auto result = launch(2, "run text.toml --quiet --out texts");
   EXPECT_EQ(result.code, 0) << result.output;
 }
 
