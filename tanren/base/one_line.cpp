@@ -15,30 +15,35 @@ std::string one_line(std::string_view text) {
   return shown;
 }
 
-size_t character_size(std::string_view text) {
+Character first_character(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  if (first < 0xc2 || first > 0xf4) return 0;
+  if (first < 0x80) return {1, true};
+  if (first < 0xc2 || first > 0xf4) return {1, false};
   const size_t size = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if (text.size() < size) return 0;
+  // The bounds keep out overlong encodings, UTF-16 surrogates, and what is beyond Unicode.
+  unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
   for (size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
+    if (i == text.size() || byte(i) < low || byte(i) > high) return {i, false};
+    low = 0x80;
+    high = 0xbf;
   }
-  // An overlong encoding, a UTF-16 surrogate, or beyond Unicode.
-  const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0) ||
-                     (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90);
-  return wrong ? 0 : size;
+  return {size, true};
+}
+
+size_t character_size(std::string_view text) {
+  const Character first = first_character(text);
+  return first.is_whole ? first.size : 0;
 }
 
 std::string utf8_text(std::string_view text) {
-  constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
   std::string sound;
   sound.reserve(text.size());
   while (!text.empty()) {
-    const size_t size = character_size(text);
-    sound += size == 0 ? kReplacement : text.substr(0, size);
-    text.remove_prefix(size == 0 ? 1 : size);
+    const Character first = first_character(text);
+    sound += first.is_whole ? text.substr(0, first.size) : kReplacementCharacter;
+    text.remove_prefix(first.size);
   }
   return sound;
 }

@@ -11,9 +11,20 @@ namespace tanren {
 // middle is left out.
 std::string one_line(std::string_view text);
 
+inline constexpr std::string_view kReplacementCharacter = "\xef\xbf\xbd";  // U+FFFD
+
+// The bytes at the start of a text that one replacement character stands for unless they are a
+// whole character (RFC 3629): all that could begin one, as Unicode recommends (section 3.9) and as
+// Python and Rust decode.
+struct Character {
+  size_t size = 0;
+  bool is_whole = false;
+};
+// `text` must not be empty.
+Character first_character(std::string_view text);
 // Bytes of the UTF-8 character at the start of `text`, which must not be empty; 0: there is none.
 size_t character_size(std::string_view text);
-// `text` with U+FFFD in place of each byte that belongs to no UTF-8 character, as JSON needs it.
+// `text` with U+FFFD in place of bytes that belong to no UTF-8 character, as JSON needs it.
 std::string utf8_text(std::string_view text);
 
 }  // namespace tanren

@@ -20,8 +20,6 @@ namespace tanren {
 
 namespace {
 
-constexpr const char* kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
 // The tokens of a model as text, and text as tokens.
 class TokenText {
  public:
@@ -64,7 +62,8 @@ class TokenText {
   std::string text_of(int64_t before, int64_t token) const {
     if (bytes_) return {static_cast<char>(token)};
     if (tokenizer_ == nullptr) return (before < 0 ? "" : " ") + to_text(token);
-    if (token >= tokenizer_->vocab_size()) return kReplacement;  // the model has more
+    if (token >= tokenizer_->vocab_size())
+      return std::string(kReplacementCharacter);  // the model has more
     const auto id = static_cast<int32_t>(token);
     if (before < 0 || before >= tokenizer_->vocab_size()) return tokenizer_->decode({id});
     const auto previous = static_cast<int32_t>(before);
@@ -127,42 +126,20 @@ class GrowingText {
   int64_t before_ = -1;
 };
 
-// Length of the well-formed UTF-8 sequence at `at` (RFC 3629), 0 if there is none.
-size_t sequence_length(std::string_view bytes, size_t at) {
-  const auto byte = [&](size_t i) {
-    return at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0u;
-  };
-  const auto follows = [&](size_t i, unsigned low = 0x80, unsigned high = 0xBF) {
-    return byte(i) >= low && byte(i) <= high;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool fine = follows(1, first == 0xE0 ? 0xA0 : 0x80, first == 0xED ? 0x9F : 0xBF);
-    return fine && follows(2) ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const bool fine = follows(1, first == 0xF0 ? 0x90 : 0x80, first == 0xF4 ? 0x8F : 0xBF);
-    return fine && follows(2) && follows(3) ? 4 : 0;
-  }
-  return 0;
-}
-
 }  // namespace
 
 std::string printable(std::string_view bytes) {
   std::string text;
-  for (size_t at = 0; at < bytes.size();) {
-    const size_t length = sequence_length(bytes, at);
-    const auto first = static_cast<unsigned char>(bytes[at]);
-    const bool control = length == 1 && (first < 0x20 || first == 0x7F);
+  while (!bytes.empty()) {
+    const auto [size, is_whole] = first_character(bytes);
+    const auto first = static_cast<unsigned char>(bytes[0]);
+    const bool control = size == 1 && (first < 0x20 || first == 0x7F);
     // U+0080 to U+009F are control characters too.
     const bool high_control =
-        length == 2 && first == 0xC2 && static_cast<unsigned char>(bytes[at + 1]) < 0xA0;
-    const bool plain = length > 0 && !high_control && (!control || first == '\n' || first == '\t');
-    text += plain ? bytes.substr(at, length) : kReplacement;
-    at += std::max<size_t>(length, 1);
+        size == 2 && first == 0xC2 && static_cast<unsigned char>(bytes[1]) < 0xA0;
+    const bool plain = is_whole && !high_control && (!control || first == '\n' || first == '\t');
+    text += plain ? bytes.substr(0, size) : kReplacementCharacter;
+    bytes.remove_prefix(size);
   }
   return text;
 }
