@@ -12,7 +12,7 @@
 namespace tanren {
 namespace {
 
-constexpr int64_t kBlockRows = 64;
+constexpr int64_t kProductRows = 64;
 // Multiply-adds and bytes that are worth a thread.
 constexpr int64_t kProductGrain = int64_t{1} << 18, kFillGrain = int64_t{1} << 15;
 
@@ -31,7 +31,7 @@ int64_t rows_of_kernel(int64_t rows) {
 // there are.
 struct ByteRows {
   ByteRows(int64_t rows, int64_t depth)
-      : bytes(static_cast<size_t>(num_parts(rows, kBlockRows) * kBlockRows * depth)),
+      : bytes(static_cast<size_t>(num_parts(rows, kProductRows) * kProductRows * depth)),
         scales(static_cast<size_t>(rows)) {}
   std::vector<uint8_t> bytes;
   std::vector<float> scales;
@@ -47,9 +47,9 @@ class BlockProduct {
         bias_(bias),
         out_(out),
         group_(weight.groups() == 1 ? weight.depth() : weight.in / weight.groups()),
-        sums_(kBlockRows * kPanelWidth),
-        totals_(kBlockRows * kPanelWidth) {
-    if (group_ > kMaxInt8Depth) long_sums_.resize(kBlockRows * kPanelWidth);
+        sums_(kProductRows * kPanelWidth),
+        totals_(kProductRows * kPanelWidth) {
+    if (group_ > kMaxInt8Depth) long_sums_.resize(kProductRows * kPanelWidth);
   }
   ~BlockProduct() { end_int8_gemm(); }
   BlockProduct(const BlockProduct&) = delete;
@@ -108,20 +108,20 @@ class BlockProduct {
 };
 
 template <class T>
-void product(const FillRows& fill, const PackedWeight& weight, int32_t zero_point,
+void product_of_rows(const FillRows& fill, const PackedWeight& weight, int32_t zero_point,
              const float* bias, T* out, int64_t rows) {
   const int64_t depth = weight.depth();
-  const int64_t blocks = num_parts(rows, kBlockRows);
+  const int64_t blocks = num_parts(rows, kProductRows);
   const int64_t panels = num_parts(weight.out, kPanelWidth);
   const auto rows_of = [&](int64_t block) {
-    return std::min(kBlockRows, rows - block * kBlockRows);
+    return std::min(kProductRows, rows - block * kProductRows);
   };
   if (blocks >= at::get_num_threads()) {
     parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
-      ByteRows own(kBlockRows, depth);
+      ByteRows own(kProductRows, depth);
       BlockProduct<T> multiply(weight, zero_point, bias, out);
       for (int64_t block = begin; block < end; ++block) {
-        const int64_t first = block * kBlockRows, count = rows_of(block);
+        const int64_t first = block * kProductRows, count = rows_of(block);
         fill(first, count, depth, own.bytes.data(), own.scales.data());
         for (int64_t panel = 0; panel < panels; ++panel) {
           multiply.run(first, count, own.bytes.data(), own.scales.data(), panel);
@@ -135,12 +135,12 @@ void product(const FillRows& fill, const PackedWeight& weight, int32_t zero_poin
   parallel_for(0, rows, std::max<int64_t>(1, kFillGrain / depth), [&](int64_t begin, int64_t end) {
     fill(begin, end - begin, depth, all.bytes.data() + begin * depth, all.scales.data() + begin);
   });
-  const int64_t work = std::min(rows, kBlockRows) * depth * kPanelWidth;
+  const int64_t work = std::min(rows, kProductRows) * depth * kPanelWidth;
   parallel_for(0, panels * blocks, std::max<int64_t>(1, kProductGrain / work),
                [&](int64_t begin, int64_t end) {
                  BlockProduct<T> multiply(weight, zero_point, bias, out);
                  for (int64_t i = begin; i < end; ++i) {
-                   const int64_t block = i % blocks, first = block * kBlockRows;
+                   const int64_t block = i % blocks, first = block * kProductRows;
                    multiply.run(first, rows_of(block), all.bytes.data() + first * depth,
                                 all.scales.data() + first, i / blocks);
                  }
@@ -155,9 +155,9 @@ void int8_product(const FillRows& fill, const PackedWeight& weight, int32_t zero
   if (rows == 0) return;
   const float* added = bias.defined() ? bias.const_data_ptr<float>() : nullptr;
   if (out.scalar_type() == at::kBFloat16) {
-    product(fill, weight, zero_point, added, out.mutable_data_ptr<c10::BFloat16>(), rows);
+    product_of_rows(fill, weight, zero_point, added, out.mutable_data_ptr<c10::BFloat16>(), rows);
   } else {
-    product(fill, weight, zero_point, added, out.mutable_data_ptr<float>(), rows);
+    product_of_rows(fill, weight, zero_point, added, out.mutable_data_ptr<float>(), rows);
   }
 }
 
