@@ -2,9 +2,9 @@
 
 #include "tanren/base/error.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <ATen/ATen.h>
 
 #include <limits>
 #include <optional>
@@ -49,16 +49,18 @@ at::Tensor weight_scales(const at::Tensor& weight, std::string_view name, int64_
   }
   const int64_t row = weight.numel() / weight.size(0);
   if (group < 0 || group % 4 != 0 || (group > 0 && row % group != 0)) {
-    throw InputError(fmt::format("[quantize] {} has {} elements a channel, in groups of {}; give a "
-                                 "multiple of 4 that divides them, or 0",
-                                 name, row, group));
+    throw InputError(
+        fmt::format("[quantize] {} has {} elements a channel, in groups of {}; give a "
+                    "multiple of 4 that divides them, or 0",
+                    name, row, group));
   }
   const at::Tensor largest =
       in_groups(weight.detach().to(at::kFloat), group == 0 ? 1 : row / group).abs().amax(-1);
   if (!largest.isfinite().all().item<bool>()) {
-    throw InputError(fmt::format("[quantize] {} has an element that is not finite; repair the "
-                                 "weights, or keep it as it is",
-                                 name));
+    throw InputError(
+        fmt::format("[quantize] {} has an element that is not finite; repair the "
+                    "weights, or keep it as it is",
+                    name));
   }
   return largest.div_(static_cast<double>(kLargestInt8))
       .clamp_min_(std::numeric_limits<float>::min());
@@ -66,8 +68,8 @@ at::Tensor weight_scales(const at::Tensor& weight, std::string_view name, int64_
 
 QuantizedWeight quantize_weight(const at::Tensor& weight, std::string_view name, int64_t group) {
   const at::Tensor scales = weight_scales(weight, name, group);
-  at::Tensor scaled = in_groups(weight.detach().to(at::kFloat), scales.size(1)) *
-                      scales.reciprocal().unsqueeze(-1);
+  at::Tensor scaled =
+      in_groups(weight.detach().to(at::kFloat), scales.size(1)) * scales.reciprocal().unsqueeze(-1);
   const at::Tensor values =
       scaled.round_().clamp_(-kLargestInt8, kLargestInt8).to(at::kChar).view(weight.sizes());
   return {values, scales, sums_of(values, scales.size(1))};

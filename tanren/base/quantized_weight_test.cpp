@@ -40,9 +40,9 @@ TEST(QuantizedWeight, refuses_what_a_hostile_file_may_say) {
   TANREN_EXPECT_CONTAINS(refused(at::ones({0, 8}, at::kChar), at::ones({0})), "empty");
   TANREN_EXPECT_CONTAINS(refused(at::ones({}, at::kChar), at::ones({1})), "single number");
   // The shape alone is too large: the tensor has one byte.
-  TANREN_EXPECT_CONTAINS(refused(at::ones({1}, at::kChar).expand({2, int64_t{1} << 40}),
-                                 at::ones({2})),
-                         "elements a channel");
+  TANREN_EXPECT_CONTAINS(
+      refused(at::ones({1}, at::kChar).expand({2, int64_t{1} << 40}), at::ones({2})),
+      "elements a channel");
 }
 
 TEST(QuantizedWeight, refuses_a_weight_that_it_cannot_hold) {

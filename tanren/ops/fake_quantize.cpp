@@ -7,9 +7,9 @@
 #include "tanren/ops/fake_quantize_kernel.h"
 #include "tanren/ops/parallel_for.h"
 
+#include <fmt/format.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -132,12 +132,13 @@ class FakeQuantizeFunction : public torch::autograd::Function<FakeQuantizeFuncti
                                                  torch::autograd::variable_list gradients) {
     const auto tensors = context->get_saved_variables();
     const at::Tensor &x = tensors[0], &scale = tensors[1];
-    const StepBounds bounds{context->saved_data["low"].toInt(), context->saved_data["high"].toInt()};
+    const StepBounds bounds{context->saved_data["low"].toInt(),
+                            context->saved_data["high"].toInt()};
     const double factor = context->saved_data["factor"].toDouble();
     const bool kernel = x.device().is_cpu() && !at::GradMode::is_enabled();
-    FakeGradients made =
-        kernel ? unfaked_on_cpu(gradients[0].contiguous(x.suggest_memory_format()), x, scale, bounds)
-               : unfaked_by_torch(gradients[0], x, scale, bounds);
+    FakeGradients made = kernel ? unfaked_on_cpu(gradients[0].contiguous(x.suggest_memory_format()),
+                                                 x, scale, bounds)
+                                : unfaked_by_torch(gradients[0], x, scale, bounds);
     if (context->needs_input_grad(1)) {
       made.scale = made.scale * factor;
     } else {
@@ -176,12 +177,12 @@ at::Tensor fake_quantize(const at::Tensor& x, const at::Tensor& scale, const Fak
   if (!is_fake_dtype(x.scalar_type()) || scale.scalar_type() != exact_type(x.scalar_type()) ||
       scale.numel() != 1 || sample_elements < 1 || range.low > range.zero_point ||
       range.high < range.zero_point || range.high - range.low < 1) {
-    throw Error(fmt::format("[ops] fake_quantize of {} with {} scales of {}, {} elements a sample "
-                            "and bytes {} to {} around {}; give fp32, bf16 or fp64, one scale of "
-                            "fp32 (fp64), and a range around its zero point",
-                            c10::toString(x.scalar_type()), scale.numel(),
-                            c10::toString(scale.scalar_type()), sample_elements, range.low,
-                            range.high, range.zero_point));
+    throw Error(fmt::format(
+        "[ops] fake_quantize of {} with {} scales of {}, {} elements a sample "
+        "and bytes {} to {} around {}; give fp32, bf16 or fp64, one scale of "
+        "fp32 (fp64), and a range around its zero point",
+        c10::toString(x.scalar_type()), scale.numel(), c10::toString(scale.scalar_type()),
+        sample_elements, range.low, range.high, range.zero_point));
   }
   const int64_t low = range.low - range.zero_point, high = range.high - range.zero_point;
   const auto largest = static_cast<double>(std::max(-low, high));
@@ -190,13 +191,15 @@ at::Tensor fake_quantize(const at::Tensor& x, const at::Tensor& scale, const Fak
 }
 
 at::Tensor fake_quantize_weight(const at::Tensor& weight, int64_t group) {
-  const int64_t row = weight.dim() == 0 || weight.size(0) == 0 ? 0 : weight.numel() / weight.size(0);
+  const int64_t row =
+      weight.dim() == 0 || weight.size(0) == 0 ? 0 : weight.numel() / weight.size(0);
   if (!is_fake_dtype(weight.scalar_type()) || row == 0 || group < 0 || group % 4 != 0 ||
       (group > 0 && row % group != 0)) {
-    throw InputError(fmt::format("[quantize] a weight of dtype {} with {} elements a channel, in "
-                                 "groups of {}; give fp32, bf16 or fp64 and a multiple of 4 that "
-                                 "divides them, or 0",
-                                 c10::toString(weight.scalar_type()), row, group));
+    throw InputError(
+        fmt::format("[quantize] a weight of dtype {} with {} elements a channel, in "
+                    "groups of {}; give fp32, bf16 or fp64 and a multiple of 4 that "
+                    "divides them, or 0",
+                    c10::toString(weight.scalar_type()), row, group));
   }
   return FakeWeightFunction::apply(weight, group == 0 ? int64_t{1} : row / group);
 }

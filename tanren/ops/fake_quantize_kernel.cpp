@@ -6,8 +6,7 @@
 
 #if defined(__x86_64__)
 #define TANREN_FAKE_AVX2 [[gnu::target("avx2")]]
-#define TANREN_FAKE_BEST(body, ...) \
-  (has_avx2_fake() ? body##_avx2(__VA_ARGS__) : body(__VA_ARGS__))
+#define TANREN_FAKE_BEST(body, ...) (has_avx2_fake() ? body##_avx2(__VA_ARGS__) : body(__VA_ARGS__))
 #else
 #define TANREN_FAKE_AVX2
 #define TANREN_FAKE_BEST(body, ...) body(__VA_ARGS__)

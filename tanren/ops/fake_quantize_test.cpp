@@ -25,8 +25,7 @@ at::Tensor lsq(const at::Tensor& x, const at::Tensor& scale, const FakeRange& ra
                int64_t sample_elements) {
   const auto low = static_cast<double>(range.low - range.zero_point);
   const auto high = static_cast<double>(range.high - range.zero_point);
-  const double factor =
-      1 / std::sqrt(static_cast<double>(sample_elements) * std::max(-low, high));
+  const double factor = 1 / std::sqrt(static_cast<double>(sample_elements) * std::max(-low, high));
   const at::Tensor own = scale * factor + (scale - scale * factor).detach();
   const at::Tensor steps = (x / own).clamp(low, high);
   return (steps + (steps.round() - steps).detach()) * own;
@@ -50,7 +49,9 @@ TEST(FakeQuantize, refuses_what_it_cannot_round) {
         refused(x, scale, {1, 255, 0}, 4), refused(x, scale, {3, 3, 3}, 4)}) {
     TANREN_EXPECT_CONTAINS(text, "[ops] fake_quantize of");
   }
-  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] { fake_quantize_weight(at::ones({2, 6}), 4); }),
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] {
+                           fake_quantize_weight(at::ones({2, 6}), 4);
+                         }),
                          "groups of 4");
 }
 
@@ -107,8 +108,8 @@ TEST(FakeQuantize, fp32_and_bf16_are_the_exact_results_rounded_and_independent_o
     const auto [dx, dscale] = gradients_of(y, x, scale, seed);
     const at::Tensor exact = x.detach().to(at::kDouble).requires_grad_();
     const at::Tensor wide = scale.detach().to(at::kDouble).requires_grad_();
-    const auto [dx_exact, dscale_exact] = gradients_of(
-        fake_quantize(exact, wide, range, 5000), exact, wide, seed.to(at::kDouble));
+    const auto [dx_exact, dscale_exact] =
+        gradients_of(fake_quantize(exact, wide, range, 5000), exact, wide, seed.to(at::kDouble));
     EXPECT_TRUE(at::equal(dx, dx_exact.to(dtype)));
     EXPECT_NEAR(dscale.item<double>() / dscale_exact.item<double>(), 1, 1e-3);
     const int threads = at::get_num_threads();
@@ -140,7 +141,8 @@ TEST(FakeQuantize, keeps_layouts_and_nan_and_can_be_differentiated_twice) {
 TEST(FakeQuantize, a_weight_is_the_expanded_weight_of_bytes_and_its_gradient_passes) {
   at::manual_seed(14);
   for (const int64_t group : {0, 12}) {
-    const at::Tensor weight = at::randn({7, 6, 2, 2}).requires_grad_(), seed = at::randn({7, 6, 2, 2});
+    const at::Tensor weight = at::randn({7, 6, 2, 2}).requires_grad_(),
+                     seed = at::randn({7, 6, 2, 2});
     const at::Tensor fake = fake_quantize_weight(weight, group);
     EXPECT_TRUE(at::equal(fake, expand(quantize_weight(weight, "w", group), at::kFloat)));
     EXPECT_TRUE(at::equal(torch::autograd::grad({fake}, {weight}, {seed})[0], seed));

@@ -14,8 +14,9 @@ namespace {
 // Whether oneDNN gives the plain loop's sums: of whole and of partly filled tiles, and of the
 // largest and smallest values, whose pairs 16 bits cannot hold.
 bool probe_onednn() {
-  for (const Int8Shape& shape : {Int8Shape{64, 64, 256, 256, 64, 64}, Int8Shape{3, 20, 76, 80, 32, 24},
-                                 Int8Shape{1, 16, 4, 4, 16, 16}}) {
+  for (const Int8Shape& shape :
+       {Int8Shape{64, 64, 256, 256, 64, 64}, Int8Shape{3, 20, 76, 80, 32, 24},
+        Int8Shape{1, 16, 4, 4, 16, 16}}) {
     std::vector<uint8_t> a(static_cast<size_t>(shape.m * shape.a_stride), 255);
     std::vector<int8_t> b(static_cast<size_t>(shape.k * shape.b_row), -128);
     // The first rows and columns keep the extremes.
@@ -91,12 +92,9 @@ void int8_gemm_onednn(const Int8Shape& shape, const uint8_t* a, const int8_t* pa
 void int8_gemm(const Int8Shape& shape, const uint8_t* a, const int8_t* packed, int32_t* c,
                bool add) {
   switch (int8_kernel()) {
-    case Int8Kernel::onednn:
-      return int8_gemm_onednn(shape, a, packed, c, add);
-    case Int8Kernel::avx2:
-      return int8_gemm_avx2(shape, a, packed, c, add);
-    case Int8Kernel::plain:
-      return int8_gemm_plain(shape, a, packed, c, add);
+    case Int8Kernel::onednn: return int8_gemm_onednn(shape, a, packed, c, add);
+    case Int8Kernel::avx2: return int8_gemm_avx2(shape, a, packed, c, add);
+    case Int8Kernel::plain: return int8_gemm_plain(shape, a, packed, c, add);
   }
 }
 

@@ -109,7 +109,7 @@ class BlockProduct {
 
 template <class T>
 void product_of_rows(const FillRows& fill, const PackedWeight& weight, int32_t zero_point,
-             const float* bias, T* out, int64_t rows) {
+                     const float* bias, T* out, int64_t rows) {
   const int64_t depth = weight.depth();
   const int64_t blocks = num_parts(rows, kProductRows);
   const int64_t panels = num_parts(weight.out, kPanelWidth);

@@ -9,8 +9,7 @@
 // results that differ.
 #if defined(__x86_64__)
 #define TANREN_INT8_AVX2 [[gnu::target("avx2")]]
-#define TANREN_INT8_BEST(body, ...) \
-  (has_avx2_rows() ? body##_avx2(__VA_ARGS__) : body(__VA_ARGS__))
+#define TANREN_INT8_BEST(body, ...) (has_avx2_rows() ? body##_avx2(__VA_ARGS__) : body(__VA_ARGS__))
 #else
 #define TANREN_INT8_AVX2
 #define TANREN_INT8_BEST(body, ...) body(__VA_ARGS__)

@@ -7,10 +7,11 @@
 #include "tanren/ops/int8_rows.h"
 #include "tanren/ops/parallel_for.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -43,13 +44,13 @@ at::Tensor onednn_packed(const at::Tensor& values, const at::Tensor& scales,
 at::Tensor onednn_convolution(const at::Tensor& bytes, const QuantizedConvolution& of,
                               const at::Tensor& bias, at::ScalarType dtype) {
   const at::Tensor zero_points = at::zeros({of.out}, at::kInt);
-  return called("onednn::qconv2d_pointwise",
-                {bytes, static_cast<double>(of.input.scale), int64_t{of.input.zero_point},
-                 of.onednn_weight, of.scales, zero_points,
-                 bias.defined() ? c10::IValue(bias) : c10::IValue(), twice(of.stride),
-                 twice(of.padding), twice(1), int64_t{1}, /*output_scale=*/1.0,
-                 /*output_zero_point=*/int64_t{0}, dtype, /*attr=*/std::string("none"),
-                 c10::List<std::optional<at::Scalar>>(), /*algorithm=*/std::string()});
+  return called(
+      "onednn::qconv2d_pointwise",
+      {bytes, static_cast<double>(of.input.scale), int64_t{of.input.zero_point}, of.onednn_weight,
+       of.scales, zero_points, bias.defined() ? c10::IValue(bias) : c10::IValue(), twice(of.stride),
+       twice(of.padding), twice(1), int64_t{1}, /*output_scale=*/1.0,
+       /*output_zero_point=*/int64_t{0}, dtype, /*attr=*/std::string("none"),
+       c10::List<std::optional<at::Scalar>>(), /*algorithm=*/std::string()});
 }
 
 // Images as bytes, channels-last, and the scale of each: NaN if an element is not finite.
@@ -123,8 +124,7 @@ bool probe_convolution() {
   try {
     const auto of = prepare_convolution(weight, input, 2, 1, ConvolutionWay::onednn);
     const at::Tensor y = quantized_convolution(x, of, bias, at::kFloat);
-    const at::Tensor wanted =
-        quantized_convolution_plain(x, weight, input, 2, 1, bias, at::kFloat);
+    const at::Tensor wanted = quantized_convolution_plain(x, weight, input, 2, 1, bias, at::kFloat);
     return at::allclose(y, wanted, 1e-5, 1e-2);
   } catch (const std::exception&) {  // no kernel
     return false;
@@ -146,12 +146,17 @@ QuantizedConvolution prepare_convolution(const QuantizedWeight& weight, const In
   const at::Tensor& values = weight.values;
   if (values.dim() != 4 || values.size(2) != values.size(3) || weight.groups() != 1 || stride < 1 ||
       padding < 0) {
-    throw Error(fmt::format("[ops] quantized_convolution with a weight {}, {} scales a channel, "
-                            "stride {} and padding {}; give a square kernel and one scale",
-                            values.sizes().vec(), weight.groups(), stride, padding));
+    throw Error(
+        fmt::format("[ops] quantized_convolution with a weight {}, {} scales a channel, "
+                    "stride {} and padding {}; give a square kernel and one scale",
+                    values.sizes().vec(), weight.groups(), stride, padding));
   }
-  QuantizedConvolution of{.in = values.size(1), .out = values.size(0), .kernel = values.size(2),
-                          .stride = stride,     .padding = padding,    .input = input};
+  QuantizedConvolution of{.in = values.size(1),
+                          .out = values.size(0),
+                          .kernel = values.size(2),
+                          .stride = stride,
+                          .padding = padding,
+                          .input = input};
   const bool dry = is_dry(values);
   if (way == ConvolutionWay::best) {
     way = !dry && has_onednn_convolution() ? ConvolutionWay::onednn : ConvolutionWay::patches;
@@ -160,29 +165,32 @@ QuantizedConvolution prepare_convolution(const QuantizedWeight& weight, const In
     of.scales = weight.scales.view({-1});
     of.onednn_weight = onednn_packed(values, of.scales, input, stride, padding);
   } else {
-    of.weight = pack_weight(
-        {values.permute({0, 2, 3, 1}).contiguous(), weight.scales, weight.sums});
+    of.weight =
+        pack_weight({values.permute({0, 2, 3, 1}).contiguous(), weight.scales, weight.sums});
   }
   return of;
 }
 
 at::Tensor quantized_convolution(const at::Tensor& x, const QuantizedConvolution& of,
                                  const at::Tensor& bias, at::ScalarType dtype) {
-  const auto narrow = [](at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; };
+  const auto narrow = [](at::ScalarType type) {
+    return type == at::kFloat || type == at::kBFloat16;
+  };
   if (x.dim() != 4 || x.size(1) != of.in || !x.device().is_cpu() || !narrow(x.scalar_type()) ||
       !narrow(dtype) || (bias.defined() && bias.numel() != of.out)) {
-    throw Error(fmt::format("[ops] quantized_convolution of {} {} to {} with {} channels to {}; "
-                            "give images of these channels in fp32 or bf16 on the CPU",
-                            c10::toString(x.scalar_type()), x.sizes().vec(), c10::toString(dtype),
-                            of.in, of.out));
+    throw Error(fmt::format(
+        "[ops] quantized_convolution of {} {} to {} with {} channels to {}; "
+        "give images of these channels in fp32 or bf16 on the CPU",
+        c10::toString(x.scalar_type()), x.sizes().vec(), c10::toString(dtype), of.in, of.out));
   }
   const auto size_of = [&](int64_t size) {
     return (size + 2 * of.padding - of.kernel) / of.stride + 1;
   };
   if (x.size(2) + 2 * of.padding < of.kernel || x.size(3) + 2 * of.padding < of.kernel) {
-    throw Error(fmt::format("[ops] quantized_convolution of images {} × {} with a kernel {} × {}; "
-                            "give larger images",
-                            x.size(2), x.size(3), of.kernel, of.kernel));
+    throw Error(
+        fmt::format("[ops] quantized_convolution of images {} × {} with a kernel {} × {}; "
+                    "give larger images",
+                    x.size(2), x.size(3), of.kernel, of.kernel));
   }
   const at::Tensor image = x.detach().contiguous(kChannelsLast);
   const at::Tensor added = bias.defined() ? bias.detach().to(at::kFloat).contiguous() : bias;
@@ -201,9 +209,17 @@ at::Tensor quantized_convolution(const at::Tensor& x, const QuantizedConvolution
     quantize_images<float>(image, range, images);
   }
   if (!of.onednn_weight.defined()) {
-    const BytePatches patches{images.bytes.const_data_ptr<uint8_t>(), images.scales.data(),
-                              x.size(2), x.size(3), of.in, y.size(2), y.size(3), of.kernel,
-                              of.stride, of.padding, static_cast<uint8_t>(of.input.zero_point)};
+    const BytePatches patches{images.bytes.const_data_ptr<uint8_t>(),
+                              images.scales.data(),
+                              x.size(2),
+                              x.size(3),
+                              of.in,
+                              y.size(2),
+                              y.size(3),
+                              of.kernel,
+                              of.stride,
+                              of.padding,
+                              static_cast<uint8_t>(of.input.zero_point)};
     int8_product(patches, of.weight, of.input.zero_point, added, y);
     return y;
   }

@@ -19,8 +19,8 @@ namespace tanren {
 struct QuantizedConvolution {
   int64_t in = 0, out = 0, kernel = 1, stride = 1, padding = 0;
   InputScale input;
-  PackedWeight weight;                // elements of a channel in the order kernel, kernel, in
-  at::Tensor onednn_weight, scales;   // instead of `weight`, in oneDNN's way
+  PackedWeight weight;               // elements of a channel in the order kernel, kernel, in
+  at::Tensor onednn_weight, scales;  // instead of `weight`, in oneDNN's way
 };
 
 // Whether oneDNN's int8 convolution gives exact sums on this processor; probed once a process, with

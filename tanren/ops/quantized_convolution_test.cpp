@@ -47,23 +47,23 @@ TEST(QuantizedConvolution, refuses_what_it_cannot_compute) {
   };
   TANREN_EXPECT_CONTAINS(refused(at::ones({1, 4, 5, 5}), {}, at::kFloat), "3 channels");
   TANREN_EXPECT_CONTAINS(refused(at::ones({1, 3, 5, 5}, at::kDouble), {}, at::kFloat), "Double");
-  TANREN_EXPECT_CONTAINS(refused(at::ones({1, 3, 5, 5}), at::ones({3}), at::kFloat), "channels to 4");
+  TANREN_EXPECT_CONTAINS(refused(at::ones({1, 3, 5, 5}), at::ones({3}), at::kFloat),
+                         "channels to 4");
   TANREN_EXPECT_CONTAINS(refused(at::ones({1, 3, 2, 5}), {}, at::kFloat), "larger images");
 }
 
 TEST(QuantizedConvolution, by_patches_is_its_reference_bit_by_bit_for_any_threads) {
   at::manual_seed(31);
   for (const auto& one : int8_convolutions()) {
-    const auto weight =
-        quantize_weight(at::randn({one.out, one.in, one.kernel, one.kernel}), "w");
-    const auto of = prepare_convolution(weight, one.input, one.stride, one.padding,
-                                        ConvolutionWay::patches);
+    const auto weight = quantize_weight(at::randn({one.out, one.in, one.kernel, one.kernel}), "w");
+    const auto of =
+        prepare_convolution(weight, one.input, one.stride, one.padding, ConvolutionWay::patches);
     for (const auto from : {at::kFloat, at::kBFloat16}) {
       const at::Tensor x = at::randn({one.n, one.in, one.height, one.width}).to(from);
       for (const auto to : {at::kFloat, at::kBFloat16}) {
         const at::Tensor bias = to == at::kFloat ? at::Tensor() : at::randn({one.out});
-        const at::Tensor expected = quantized_convolution_plain(x, weight, one.input, one.stride,
-                                                                one.padding, bias, to);
+        const at::Tensor expected =
+            quantized_convolution_plain(x, weight, one.input, one.stride, one.padding, bias, to);
         const int threads = at::get_num_threads();
         for (const int count : {1, 2, 4}) {
           at::set_num_threads(count);
@@ -72,9 +72,9 @@ TEST(QuantizedConvolution, by_patches_is_its_reference_bit_by_bit_for_any_thread
           EXPECT_TRUE(at::equal(y, expected)) << one.kernel << " " << one.stride << " " << count;
         }
         at::set_num_threads(threads);
-        EXPECT_TRUE(at::equal(quantized_convolution(x.contiguous(at::MemoryFormat::ChannelsLast),
-                                                    of, bias, to),
-                              expected));
+        EXPECT_TRUE(at::equal(
+            quantized_convolution(x.contiguous(at::MemoryFormat::ChannelsLast), of, bias, to),
+            expected));
       }
     }
   }
@@ -88,8 +88,7 @@ TEST(QuantizedConvolution, by_onednn_is_near_its_reference) {
     values.select(1, 0).select(1, 0).select(1, 0).fill_(127);  // so that the scales are 1
     const auto weight = quantize_weight(values, "w");
     const InputScale input{1, 20};
-    const at::Tensor x =
-        at::randint(-20, 100, {one.n, one.in, one.height, one.width}, at::kFloat);
+    const at::Tensor x = at::randint(-20, 100, {one.n, one.in, one.height, one.width}, at::kFloat);
     const at::Tensor bias = at::randn({one.out});
     const auto of =
         prepare_convolution(weight, input, one.stride, one.padding, ConvolutionWay::onednn);
@@ -134,9 +133,9 @@ TEST(QuantizedConvolution, an_image_that_is_not_finite_becomes_nan_and_no_other)
 TEST(QuantizedConvolution, a_dry_run_knows_its_shape_and_its_work) {
   ForwardWork work;
   const DryScope dry(&work);
-  const auto of = prepare_convolution({at::empty({10, 3, 3, 3}, at::kChar), at::empty({10, 1}),
-                                       at::empty({10, 1}, at::kInt)},
-                                      {0.1F, 3}, 2, 1);
+  const auto of = prepare_convolution(
+      {at::empty({10, 3, 3, 3}, at::kChar), at::empty({10, 1}), at::empty({10, 1}, at::kInt)},
+      {0.1F, 3}, 2, 1);
   const at::Tensor y =
       quantized_convolution(at::empty({4, 3, 8, 9}), of, at::empty({10}), at::kBFloat16);
   EXPECT_EQ(y.sizes(), at::IntArrayRef({4, 10, 4, 5}));

@@ -6,8 +6,8 @@
 #include "tanren/ops/int8_rows.h"
 #include "tanren/ops/parallel_for.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <vector>
@@ -27,9 +27,10 @@ void expand_rows(const QuantizedWeight& weight, const int64_t* ids, int64_t coun
     for (int64_t i = begin; i < end; ++i) {
       const int64_t id = ids[i];
       if (id < 0 || id >= weight.out()) {
-        throw Error(fmt::format("[ops] quantized_embedding of id {} in a table of {} rows; give ids "
-                                "from 0 to {}",
-                                id, weight.out(), weight.out() - 1));
+        throw Error(
+            fmt::format("[ops] quantized_embedding of id {} in a table of {} rows; give ids "
+                        "from 0 to {}",
+                        id, weight.out(), weight.out() - 1));
       }
       for (int64_t part = 0; part < groups; ++part) {
         expand_row(values + id * width + part * group, scales[id * groups + part], group,
@@ -46,10 +47,11 @@ at::Tensor quantized_embedding(const QuantizedWeight& weight, const at::Tensor& 
   const bool whole = ids.scalar_type() == at::kLong || ids.scalar_type() == at::kInt;
   if (weight.values.dim() != 2 || !ids.device().is_cpu() || !whole ||
       (dtype != at::kFloat && dtype != at::kBFloat16)) {
-    throw Error(fmt::format("[ops] quantized_embedding of {} ids on {} in a table of {} dims to {}; "
-                            "give int64 on the CPU, 2 dims, and fp32 or bf16",
-                            c10::toString(ids.scalar_type()), ids.device().str(),
-                            weight.values.dim(), c10::toString(dtype)));
+    throw Error(
+        fmt::format("[ops] quantized_embedding of {} ids on {} in a table of {} dims to {}; "
+                    "give int64 on the CPU, 2 dims, and fp32 or bf16",
+                    c10::toString(ids.scalar_type()), ids.device().str(), weight.values.dim(),
+                    c10::toString(dtype)));
   }
   const at::Tensor rows = ids.to(at::kLong).contiguous();
   std::vector<int64_t> sizes = ids.sizes().vec();

@@ -22,7 +22,8 @@ TEST(QuantizedEmbedding, refuses_ids_outside_of_the_table) {
     TANREN_EXPECT_CONTAINS(text, "in a table of 5 rows");
   }
   TANREN_EXPECT_CONTAINS(
-      error_of<Error>([&] { quantized_embedding(weight, at::ones({2}), at::kFloat); }), "Float ids");
+      error_of<Error>([&] { quantized_embedding(weight, at::ones({2}), at::kFloat); }),
+      "Float ids");
 }
 
 TEST(QuantizedEmbedding, is_the_expanded_tables_row_bit_by_bit) {

@@ -6,8 +6,8 @@
 #include "tanren/ops/int8_product.h"
 #include "tanren/ops/int8_rows.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 #include <limits>
@@ -16,23 +16,21 @@
 namespace tanren {
 namespace {
 
-bool is_narrow_float(at::ScalarType dtype) {
-  return dtype == at::kFloat || dtype == at::kBFloat16;
-}
+bool is_narrow_float(at::ScalarType dtype) { return dtype == at::kFloat || dtype == at::kBFloat16; }
 
 void check_linear(const at::Tensor& x, const PackedWeight& weight, const at::Tensor& bias,
                   at::ScalarType dtype) {
   if (!x.device().is_cpu() || !is_narrow_float(x.scalar_type()) || !is_narrow_float(dtype)) {
-    throw Error(fmt::format("[ops] quantized_linear from {} to {} on {}; give fp32 or bf16 on the "
-                            "CPU",
-                            c10::toString(x.scalar_type()), c10::toString(dtype),
-                            x.device().str()));
+    throw Error(
+        fmt::format("[ops] quantized_linear from {} to {} on {}; give fp32 or bf16 on the "
+                    "CPU",
+                    c10::toString(x.scalar_type()), c10::toString(dtype), x.device().str()));
   }
   if (x.dim() == 0 || x.size(-1) != weight.in || (bias.defined() && bias.numel() != weight.out)) {
-    throw Error(fmt::format("[ops] quantized_linear of {} elements a row and {} of the bias with a "
-                            "weight {} × {}; give rows of the weight's width",
-                            x.dim() == 0 ? 1 : x.size(-1), bias.defined() ? bias.numel() : 0,
-                            weight.out, weight.in));
+    throw Error(fmt::format(
+        "[ops] quantized_linear of {} elements a row and {} of the bias with a "
+        "weight {} × {}; give rows of the weight's width",
+        x.dim() == 0 ? 1 : x.size(-1), bias.defined() ? bias.numel() : 0, weight.out, weight.in));
   }
 }
 
@@ -51,9 +49,10 @@ FillRows quantizing_rows(const at::Tensor& x, const ByteRange& range) {
 void check_input_scale(const InputScale& input, std::string_view name) {
   if (!std::isnormal(input.scale) || input.scale < 0 || input.zero_point < 0 ||
       input.zero_point > 255) {
-    throw InputError(fmt::format("[quantize] {} has an input scale {} with zero point {}; give a "
-                                 "finite scale above 0 and a zero point from 0 to 255",
-                                 name, input.scale, input.zero_point));
+    throw InputError(
+        fmt::format("[quantize] {} has an input scale {} with zero point {}; give a "
+                    "finite scale above 0 and a zero point from 0 to 255",
+                    name, input.scale, input.zero_point));
   }
 }
 
@@ -84,9 +83,7 @@ at::Tensor quantized_linear_plain(const at::Tensor& x, const QuantizedWeight& we
   at::Tensor scale, whole;  // [rows, 1]; [rows, in], the zero point subtracted
   if (input) {
     scale = at::full_like(largest, input->scale);
-    whole = (rows * scale.reciprocal())
-                .round()
-                .clamp(-input->zero_point, 255 - input->zero_point);
+    whole = (rows * scale.reciprocal()).round().clamp(-input->zero_point, 255 - input->zero_point);
   } else {
     const at::Tensor own = largest / 127;
     scale = at::where(own < std::numeric_limits<float>::min(), at::zeros_like(own), own);

@@ -172,8 +172,8 @@ TEST(QuantizedLinear, a_packed_weight_gives_its_values_back) {
 TEST(QuantizedLinear, a_dry_run_knows_its_shape_and_its_work) {
   ForwardWork work;
   const DryScope dry(&work);
-  const PackedWeight weight = pack_weight({at::empty({30, 50}, at::kChar), at::empty({30, 1}),
-                                           at::empty({30, 1}, at::kInt)});
+  const PackedWeight weight = pack_weight(
+      {at::empty({30, 50}, at::kChar), at::empty({30, 1}), at::empty({30, 1}, at::kInt)});
   const at::Tensor y =
       quantized_linear(at::empty({4, 6, 50}), weight, at::empty({30}), {}, at::kBFloat16);
   EXPECT_EQ(y.sizes(), at::IntArrayRef({4, 6, 30}));
