@@ -1,7 +1,7 @@
-// QuantizedWeight: a weight in 8-bit whole numbers, symmetric around 0, with a scale for each output
-// channel or for each group of a channel's elements: weight = values × scale. Plain tensors of
-// dtypes int8, fp32 and int32, no quantised dtype. Made from a weight or from what a file says; read
-// by ops/packed_weight, ops/quantized_embedding and by what writes files. Thread-safe.
+// QuantizedWeight: a weight in 8-bit whole numbers, symmetric around 0, with a scale for each
+// output channel or for each group of a channel's elements: weight = values × scale. Plain tensors
+// of dtypes int8, fp32 and int32, no quantised dtype. Made from a weight or from what a file says;
+// read by ops/packed_weight, ops/quantized_embedding and by what writes files. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -36,8 +36,8 @@ at::Tensor weight_scales(const at::Tensor& weight, std::string_view name, int64_
 QuantizedWeight quantize_weight(const at::Tensor& weight, std::string_view name, int64_t group = 0);
 
 // The weight of a file: `values` int8 [out, …] and `scales` fp32 [out], [out, 1] or [out, groups].
-// Throws a CheckpointError, which begins with `name`, if dtype or shape is another or a scale is not
-// finite and above 0. Checks shapes before it allocates.
+// Throws a CheckpointError, which begins with `name`, if dtype or shape is another or a scale is
+// not finite and above 0. Checks shapes before it allocates.
 QuantizedWeight checked_weight(const at::Tensor& values, const at::Tensor& scales,
                                std::string_view name);
 

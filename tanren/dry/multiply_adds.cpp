@@ -54,9 +54,9 @@ int64_t recurrent(Operands a) {
   return rows * (a[1].toTensor().numel() + a[2].toTensor().numel());
 }
 
-// tanren::quantized_linear(rows, result, weight, …) and quantized_convolution(images, result, weight),
-// which write a result that they were given. Weights are [out, …], or packed with both sizes rounded
-// up (ops/packed_weight.h).
+// tanren::quantized_linear(rows, result, weight, …) and quantized_convolution(images, result,
+// weight), which write a result that they were given. Weights are [out, …], or packed with both
+// sizes rounded up (ops/packed_weight.h).
 std::optional<int64_t> of_bytes(std::string_view name, Operands a) {
   if (name == "tanren::quantized_linear") {
     return a[1].toTensor().numel() * a[0].toTensor().size(-1);

@@ -1,6 +1,6 @@
-// PackedWeight: a QuantizedWeight in the order in which products read it. Made once for each weight;
-// read by quantized_linear and quantized_convolution. The bytes are those of the values, with the
-// channels rounded up to 16 and their elements to 4. Thread-safe.
+// PackedWeight: a QuantizedWeight in the order in which products read it. Made once for each
+// weight; read by quantized_linear and quantized_convolution. The bytes are those of the values,
+// with the channels rounded up to 16 and their elements to 4. Thread-safe.
 #pragma once
 
 #include "tanren/base/quantized_weight.h"
@@ -26,8 +26,8 @@ struct PackedWeight {
   int64_t groups() const { return scales.size(0); }
 };
 
-// The elements of each channel are read in the order of `weight.values`, which lies on the CPU. In a
-// dry run the result has its shapes alone.
+// The elements of each channel are read in the order of `weight.values`, which lies on the CPU. In
+// a dry run the result has its shapes alone.
 PackedWeight pack_weight(const QuantizedWeight& weight);
 
 // The values, int8 [out, in], in a new tensor.

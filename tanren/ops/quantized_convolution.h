@@ -29,8 +29,8 @@ bool has_onednn_convolution();
 
 enum class ConvolutionWay { best, patches, onednn };
 
-// weight: values [out, in, kernel, kernel] with one scale a channel. Throws an Error if the kernel is
-// not square, the scales are in groups or the stride is below 1.
+// weight: values [out, in, kernel, kernel] with one scale a channel. Throws an Error if the kernel
+// is not square, the scales are in groups or the stride is below 1.
 QuantizedConvolution prepare_convolution(const QuantizedWeight& weight, const InputScale& input,
                                          int64_t stride, int64_t padding,
                                          ConvolutionWay way = ConvolutionWay::best);
