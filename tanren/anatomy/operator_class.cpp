@@ -40,6 +40,7 @@ constexpr Part kParts[] = {
     {"attention", kContract},
     {"rnn_layer", kContract},
     {"addmm", kContract},
+    {"quantized_linear", kContract},
     {"conv2d", kContract},
     {"conv1d", kContract},
     {"fused_lstm_cell", OperatorClass::element_wise},

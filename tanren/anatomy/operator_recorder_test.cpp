@@ -4,6 +4,8 @@
 #include "tanren/base/operator_record.h"
 #include "tanren/blocks/block.h"
 #include "tanren/dry/multiply_adds.h"
+#include "tanren/ops/quantized_convolution.h"
+#include "tanren/ops/quantized_linear.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -118,6 +120,22 @@ TEST(OperatorRecorderTest, our_attention_has_the_same_flops_packed_and_apart) {
   EXPECT_EQ(multiply_adds("tanren::attention_backward", together_back, {}), 5 * product);
 }
 
+TEST(OperatorRecorderTest, products_of_bytes_have_the_flops_of_their_layers) {
+  const QuantizedWeight w = quantize_weight(at::ones({10, 24}), "w"),
+                        kernel = quantize_weight(at::ones({16, 4, 3, 3}), "w");
+  const PackedWeight packed = pack_weight(w);
+  const QuantizedConvolution prepared = prepare_convolution(kernel, {0.1F, 3}, 1, 1);
+  const at::Tensor x = at::ones({3, 5, 24}), images = at::ones({2, 4, 7, 6});
+  const auto recording = record([&] {
+    quantized_linear(x, packed, {}, {}, at::kFloat);
+    quantized_convolution(images, prepared, {}, at::kFloat);
+    return leaf({1}).sum();
+  });
+  EXPECT_EQ(of(recording, "tanren::quantized_linear", Pass::forward).flops, 2 * 3 * 5 * 24 * 10);
+  EXPECT_EQ(of(recording, "tanren::quantized_convolution", Pass::forward).flops,
+            2 * 2 * 7 * 6 * 16 * 36);
+}
+
 TEST(OperatorRecorderTest, kernels_of_ours_are_heard_by_their_record) {
   const at::Tensor x = at::ones({6}), y = at::empty({6});
   const auto recording = record([&] {
@@ -198,6 +216,10 @@ TEST(OperatorClassTest, names_go_to_the_class_of_their_work) {
       {"aten::addmm", OperatorClass::contractions},
       {"aten::convolution_backward", OperatorClass::contractions},
       {"tanren::attention_backward", OperatorClass::contractions},
+      {"tanren::quantized_linear", OperatorClass::contractions},
+      {"tanren::quantized_convolution", OperatorClass::contractions},
+      {"tanren::fake_quantize_backward", OperatorClass::element_wise},
+      {"tanren::quantized_embedding", OperatorClass::data_movement},
       {"aten::native_layer_norm_backward", OperatorClass::normalisations},
       {"aten::_softmax", OperatorClass::normalisations},
       {"tanren::cross_entropy", OperatorClass::normalisations},

@@ -32,7 +32,7 @@ class DryObserver {
   // Called in place of each operator; run() runs it. Calls no operators itself.
   virtual void around(const DryCall& call, c10::function_ref<void()> run) = 0;
   // A forward that torch's operators do not show (note_dry_forward) ran.
-  virtual void forward_noted(int64_t) {}
+  virtual void forward_noted(int64_t /*multiply_adds*/, int64_t /*gradients*/) {}
 };
 
 }  // namespace tanren

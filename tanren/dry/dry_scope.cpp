@@ -202,8 +202,8 @@ DryScope::~DryScope() {
   state = {};
 }
 
-void note_dry_forward(int64_t multiply_adds) {
-  if (state.observer != nullptr) state.observer->forward_noted(multiply_adds);
+void note_dry_forward(int64_t multiply_adds, int64_t gradients) {
+  if (state.observer != nullptr) state.observer->forward_noted(multiply_adds, gradients);
 }
 
 }  // namespace tanren

@@ -33,8 +33,9 @@ class DryScope {
 
 // Tells the observer of multiply-adds of a forward that torch's operators do not show: those of our
 // own kernels, or of an autograd Function, inside which gradients are off and operators do not
-// count as a forward. Does nothing outside a dry run.
-void note_dry_forward(int64_t multiply_adds);
+// count as a forward. Its backward has `gradients` products as large. Does nothing outside a dry
+// run.
+void note_dry_forward(int64_t multiply_adds, int64_t gradients = 2);
 
 // Whether `tensor` was made in a dry run. If so, our kernels must not read or write its elements.
 inline bool is_dry(const at::Tensor& tensor) {

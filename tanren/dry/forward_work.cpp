@@ -84,7 +84,7 @@ void ForwardWork::around(const DryCall& call, c10::function_ref<void()> run) {
   count(forward, factors_with_gradient(arguments));
 }
 
-void ForwardWork::forward_noted(int64_t forward) { count(forward, /*factors=*/2); }
+void ForwardWork::forward_noted(int64_t forward, int64_t gradients) { count(forward, gradients); }
 
 void ForwardWork::count(int64_t forward, int64_t factors) {
   ++num_counted_;

@@ -54,6 +54,17 @@ int64_t recurrent(Operands a) {
   return rows * (a[1].toTensor().numel() + a[2].toTensor().numel());
 }
 
+// tanren::quantized_linear(rows, result, weight, …) and quantized_convolution(images, result,
+// weight), which write a result that they were given. Weights are [out, …], or packed with both
+// sizes rounded up (ops/packed_weight.h).
+std::optional<int64_t> of_bytes(std::string_view name, Operands a) {
+  if (name == "tanren::quantized_linear") {
+    return a[1].toTensor().numel() * a[0].toTensor().size(-1);
+  }
+  if (name != "tanren::quantized_convolution") return std::nullopt;
+  return a[1].toTensor().numel() * numel_of_row(a[2].toTensor());
+}
+
 }  // namespace
 
 std::optional<int64_t> multiply_adds(std::string_view name, c10::ArrayRef<c10::IValue> arguments,
@@ -75,6 +86,7 @@ std::optional<int64_t> multiply_adds(std::string_view name, c10::ArrayRef<c10::I
     const bool transposed = arguments[6].toBool();
     return (transposed ? tensor(0) : results[0]).numel() * numel_of_row(tensor(1));
   }
+  if (const auto found = of_bytes(name, arguments)) return found;
   return attention(name, arguments);
 }
 

@@ -1,0 +1,48 @@
+// A convolution of images with an 8-bit weight and a static input scale, for evaluation and
+// prediction: it has no gradient. The image becomes bytes, then products of whole numbers run: in
+// oneDNN where a probe shows that it is right on this processor, elsewhere of patches by int8_gemm,
+// exactly. Called by models by way of quantize/. Thread-safe.
+//
+// oneDNN's way was run on AVX2 alone, for values whose pairs fit 16 bits; there the probe rejects
+// it, because its 8-bit products saturate. Not yet run: VNNI and AMX.
+#pragma once
+
+#include "tanren/ops/quantized_linear.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace tanren {
+
+// The same stride and zero padding in both directions; no groups, no dilation.
+struct QuantizedConvolution {
+  int64_t in = 0, out = 0, kernel = 1, stride = 1, padding = 0;
+  InputScale input;
+  PackedWeight weight;               // elements of a channel in the order kernel, kernel, in
+  at::Tensor onednn_weight, scales;  // instead of `weight`, in oneDNN's way
+};
+
+// Whether oneDNN's int8 convolution gives exact sums on this processor; probed once a process, with
+// extreme values and a padded image.
+bool has_onednn_convolution();
+
+enum class ConvolutionWay { best, patches, onednn };
+
+// weight: values [out, in, kernel, kernel] with one scale a channel. Throws an Error if the kernel
+// is not square, the scales are in groups or the stride is below 1.
+QuantizedConvolution prepare_convolution(const QuantizedWeight& weight, const InputScale& input,
+                                         int64_t stride, int64_t padding,
+                                         ConvolutionWay way = ConvolutionWay::best);
+
+// x [n, in, h, w], fp32 or bf16 on the CPU, bias [out] or undefined → [n, out, h', w'] in `dtype`,
+// fp32 or bf16, channels-last. An image with an element that is not finite becomes NaN.
+at::Tensor quantized_convolution(const at::Tensor& x, const QuantizedConvolution& of,
+                                 const at::Tensor& bias, at::ScalarType dtype);
+
+// The numbers of the patches' way, bit by bit, from torch's operators in fp64, for tests.
+at::Tensor quantized_convolution_plain(const at::Tensor& x, const QuantizedWeight& weight,
+                                       const InputScale& input, int64_t stride, int64_t padding,
+                                       const at::Tensor& bias, at::ScalarType dtype);
+
+}  // namespace tanren

@@ -1,0 +1,17 @@
+// An embedding with an 8-bit table: only the rows that are asked for are expanded. For evaluation
+// and prediction: it has no gradient. Called by models by way of quantize/. Thread-safe.
+#pragma once
+
+#include "tanren/base/quantized_weight.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace tanren {
+
+// weight [rows, width], ids [...] int32 or int64 on the CPU → [..., width] in `dtype`, fp32 or
+// bf16: the rows of expand(weight, dtype) (base/quantized_weight.h), bit by bit. Throws an Error
+// for an id outside of the table and for other dtypes.
+at::Tensor quantized_embedding(const QuantizedWeight& weight, const at::Tensor& ids,
+                               at::ScalarType dtype);
+
+}  // namespace tanren
