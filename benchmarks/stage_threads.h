@@ -11,15 +11,16 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tanren::bench {
 
 class StageThreads {
  public:
-  // `config`: with parallel.ranks = "threads". Returns when all stages are built.
-  StageThreads(const RunConfig& config, const OneBatch& data, const Machine& machine)
-      : planned_(plan_stages(config, data, machine)), times_(planned_.stages.size()) {
+  // `planned`: with parallel.ranks = "threads". Returns when all stages are built.
+  StageThreads(const RunConfig& config, const OneBatch& data, StagedPlan planned)
+      : planned_(std::move(planned)), times_(planned_.stages.size()) {
     busy_ = times_.size();
     driver_ = std::thread([this, config, &data] {
       on_thread_ranks(planned_.plan,
