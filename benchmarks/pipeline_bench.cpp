@@ -82,8 +82,7 @@ struct Stages {
       window = std::max(window, stage.window);
       busy += stage.busy;
     }
-    const PipelineTimes simulated =
-        simulate_pipeline(schedule, kStages, microbatches, durations);
+    const PipelineTimes simulated = simulate_pipeline(schedule, kStages, microbatches, durations);
     windows.push_back(window);
     beside_simulation.push_back(window / simulated.makespan);
     bubbles.push_back(1 - busy / (kStages * window));
@@ -98,12 +97,13 @@ struct Stages {
   }
   void print() const {
     const Spread ratio = spread(beside_simulation);
-    std::printf("%-34s window %.2f s, / simulate on its own action times min %.3f median %.3f max "
-                "%.3f: %s; bubble %.1f %%, simulated %.1f %%, of equal stages %.1f %%\n",
-                name.c_str(), spread(windows).median, ratio.min, ratio.median, ratio.max,
-                ratio.median <= 1.10 ? "kept (1.10)" : "NOT KEPT (1.10)",
-                100 * spread(bubbles).median, 100 * spread(predicted_bubbles).median,
-                100.0 * (kStages - 1) / static_cast<double>(microbatches + kStages - 1));
+    std::printf(
+        "%-34s window %.2f s, / simulate on its own action times min %.3f median %.3f max "
+        "%.3f: %s; bubble %.1f %%, simulated %.1f %%, of equal stages %.1f %%\n",
+        name.c_str(), spread(windows).median, ratio.min, ratio.median, ratio.max,
+        ratio.median <= 1.10 ? "kept (1.10)" : "NOT KEPT (1.10)", 100 * spread(bubbles).median,
+        100 * spread(predicted_bubbles).median,
+        100.0 * (kStages - 1) / static_cast<double>(microbatches + kStages - 1));
   }
 
   std::string name;
@@ -149,11 +149,12 @@ void measure(const Asked& asked) {
   plan("two stages, naive", "gpipe", asked.batch, 1);
   plan("two stages, gpipe", "gpipe", asked.split, asked.microbatches());
   plan("two stages, 1f1b", "1f1b", asked.split, asked.microbatches());
-  std::printf("ResNet-50, %ld images of %ld × %ld, splits of %ld, SGD, %s; the second stage begins "
-              "at %s; %d rounds\n",
-              static_cast<long>(asked.batch), static_cast<long>(asked.edge),
-              static_cast<long>(asked.edge), static_cast<long>(asked.split), asked.mode.c_str(),
-              staged.front().planned.plan.parallel.cut_at.front().c_str(), asked.rounds);
+  std::printf(
+      "ResNet-50, %ld images of %ld × %ld, splits of %ld, SGD, %s; the second stage begins "
+      "at %s; %d rounds\n",
+      static_cast<long>(asked.batch), static_cast<long>(asked.edge), static_cast<long>(asked.edge),
+      static_cast<long>(asked.split), asked.mode.c_str(),
+      staged.front().planned.plan.parallel.cut_at.front().c_str(), asked.rounds);
 
   std::vector<std::unique_ptr<TanrenStep>> whole;
   std::vector<Way> ways;

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kStages = 2;
 constexpr int64_t kMicrobatches = 4;
-constexpr double kSameLoss = 1e-4;             // of fp32
+constexpr double kSameLoss = 1e-4;              // of fp32
 constexpr std::chrono::seconds kPatience{300};  // an update takes seconds
 
 struct Asked {
@@ -38,11 +38,10 @@ struct Asked {
 
 StepCase staged_case(const Asked& asked) {
   at::manual_seed(1);
-  StepCase made =
-      asked.model == "gpt2"
-          ? gpt2_case(kMicrobatches, 1, "GPT-2 124M, 4 microbatches of 1 × 256 tokens")
-          : resnet_case(4 * kMicrobatches, 4, 224,
-                        "ResNet-50, 4 microbatches of 4 images of 224 × 224");
+  StepCase made = asked.model == "gpt2"
+                      ? gpt2_case(kMicrobatches, 1, "GPT-2 124M, 4 microbatches of 1 × 256 tokens")
+                      : resnet_case(4 * kMicrobatches, 4, 224,
+                                    "ResNet-50, 4 microbatches of 4 images of 224 × 224");
   RunConfig& config = made.config;
   if (asked.model == "gpt2") config.model.dropout = 0.0;
   config.precision.mode = asked.mode;
@@ -114,7 +113,8 @@ void compare(const Asked& asked, PeerRanks& own, PeerRanks& other) {
   const Update ours = update_of(own), theirs = update_of(other);
   const double apart = std::abs(ours.loss - theirs.loss);
   const bool must_agree = asked.mode == "fp32";
-  std::printf("first loss: tanren %.6f, PyTorch %.6f, %.1e apart%s\n", ours.loss, theirs.loss, apart,
+  std::printf("first loss: tanren %.6f, PyTorch %.6f, %.1e apart%s\n", ours.loss, theirs.loss,
+              apart,
               !must_agree          ? ""
               : apart <= kSameLoss ? ": the same"
                                    : ": NOT THE SAME");
@@ -133,10 +133,11 @@ void measure(const std::string& python, const Asked& asked) {
   const StepCase chosen = staged_case(asked);
   const std::string cut =
       plan_stages(chosen.config, chosen.data, machine_of(0)).plan.parallel.cut_at.front();
-  std::printf("%s, %s, %s, %d stages × 1 thread over Gloo, the second from %s, PyTorch: %s, %d "
-              "pairs of updates\n",
-              chosen.about, asked.mode.c_str(), asked.schedule.c_str(), kStages, cut.c_str(),
-              asked.variant.c_str(), asked.pairs);
+  std::printf(
+      "%s, %s, %s, %d stages × 1 thread over Gloo, the second from %s, PyTorch: %s, %d "
+      "pairs of updates\n",
+      chosen.about, asked.mode.c_str(), asked.schedule.c_str(), kStages, cut.c_str(),
+      asked.variant.c_str(), asked.pairs);
   const auto start = write_start(chosen);
   const std::string own_port = std::to_string(free_port()), port = std::to_string(free_port());
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -145,25 +146,32 @@ void measure(const std::string& python, const Asked& asked) {
     PeerRanks own(
         kStages,
         [&](int rank) {
-          return std::vector<std::string>{self,       "stage",        std::to_string(rank),
-                                          own_port,   asked.model,    asked.mode,
-                                          asked.schedule, cut};
+          return std::vector<std::string>{self,        "stage",    std::to_string(rank), own_port,
+                                          asked.model, asked.mode, asked.schedule,       cut};
         },
         kPatience);
     PeerRanks other(
         kStages,
         [&](int rank) {
-          return std::vector<std::string>{python,     script,         std::to_string(rank),
-                                          port,       asked.model,    asked.mode,
-                                          asked.schedule, asked.variant,
-                                          std::to_string(kMicrobatches), cut, start.string()};
+          return std::vector<std::string>{python,
+                                          script,
+                                          std::to_string(rank),
+                                          port,
+                                          asked.model,
+                                          asked.mode,
+                                          asked.schedule,
+                                          asked.variant,
+                                          std::to_string(kMicrobatches),
+                                          cut,
+                                          start.string()};
         },
         kPatience);
     compare(asked, own, other);
   } catch (const std::exception& error) {
-    std::printf("NOT MEASURED: %s. Over Gloo, torch's batch_isend_irecv was said to hang "
-                "(pytorch/PiPPy#1130)\n",
-                error.what());
+    std::printf(
+        "NOT MEASURED: %s. Over Gloo, torch's batch_isend_irecv was said to hang "
+        "(pytorch/PiPPy#1130)\n",
+        error.what());
   }
   std::filesystem::remove(start);
   std::fflush(stdout);

@@ -173,9 +173,7 @@ std::vector<MeasuredCut> cuts_of(const Rehearsal& run, const Registry& registry,
   if (run.dataset().size() > 1) indices.push_back(1);
   try {
     const Batch batch = collated(run.dataset(), indices).batch;
-    const auto make_task = [&] {
-      return build_task(run.config(), registry.models, run.dataset());
-    };
+    const auto make_task = [&] { return build_task(run.config(), registry.models, run.dataset()); };
     return measured_cuts(block_profile(run.plan(), make_task, batch), recording);
   } catch (const std::exception&) {
     return {};

@@ -188,13 +188,14 @@ Table block_table(const Anatomy& anatomy) {
 }
 
 Table cut_table(const Anatomy& anatomy) {
-  Table table{"Cuts into stages",
-              {"by", "stages", "slowest", "ratio", "parallel.cut_at"},
-              {},
-              1,
-              "Slowest: forward and backward of the slowest stage, by the seconds of its operators.\n"
-              "plan: by multiply-adds. memory.limit is left out.",
-              true};
+  Table table{
+      "Cuts into stages",
+      {"by", "stages", "slowest", "ratio", "parallel.cut_at"},
+      {},
+      1,
+      "Slowest: forward and backward of the slowest stage, by the seconds of its operators.\n"
+      "plan: by multiply-adds. memory.limit is left out.",
+      true};
   for (const MeasuredCut& cut : anatomy.cuts) {
     const std::string stages = to_text(cut.stages);
     table.rows.push_back({"seconds", stages, time_text(cut.slowest), "1.00", join(cut.cut_at)});
