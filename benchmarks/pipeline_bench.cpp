@@ -1,8 +1,8 @@
-// The classic example of PyTorch's tutorial on model parallelism: ResNet-50 on batches of 120 images
-// of 128 × 128, by SGD, over two devices, which here are two cores. In turn: one core, two cores in
-// one stage, two stages one after the other (naive: one microbatch), and two stages that pipeline
-// splits of 20, by GPipe and by 1F1B. On the tutorial's GPUs naive took 7 % longer than one device,
-// and pipelining was 49 % faster than that.
+// The classic example of PyTorch's tutorial on model parallelism: ResNet-50 on batches of 120
+// images of 128 × 128, by SGD, over two devices, which here are two cores. In turn: one core, two
+// cores in one stage, two stages one after the other (naive: one microbatch), and two stages that
+// pipeline splits of 20, by GPipe and by 1F1B. On the tutorial's GPUs naive took 7 % longer than
+// one device, and pipelining was 49 % faster than that.
 //   pipeline_bench [rounds] [batch] [split] [edge] [fp32|bf16] [first block of the second stage]
 // The tutorial cuts at layer3.0; plan: where the plan cuts.
 #include "tanren/memory/cpu_allocator.h"
