@@ -9,21 +9,18 @@
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/train/on_ranks.h"
 #include "benchmarks/paired.h"
-#include "benchmarks/peers/peer_process.h"
+#include "benchmarks/peers/peer_ranks.h"
 #include "benchmarks/step_cases.h"
 #include "benchmarks/tanren_step.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <future>
+#include <functional>
 #include <iostream>
 #include <numeric>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 
 namespace tanren::bench {
@@ -39,20 +36,6 @@ StepCase gpt_case(int64_t accumulation, const std::string& mode) {
   made.config.run.threads = 1;
   made.config.parallel.check_every = 0;
   return made;
-}
-
-int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    throw std::runtime_error("no free port");
-  }
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
-  ::close(socket);
-  return ntohs(address.sin_port);
 }
 
 // One rank of tanren's side: runs a step for each line read from stdin.
@@ -107,21 +90,12 @@ class Pair {
     int64_t reductions = 0, buckets = 0;
   };
 
-  explicit Pair(const std::function<std::vector<std::string>(int rank)>& command) {
-    std::vector<std::future<std::unique_ptr<PeerProcess>>> starting;
-    starting.reserve(kRanks);
-    for (int rank = 0; rank < kRanks; ++rank) {
-      starting.push_back(std::async(std::launch::async, [words = command(rank)] {
-        return std::make_unique<PeerProcess>(words);
-      }));
-    }
-    for (auto& rank : starting) ranks_.push_back(rank.get());
-  }
+  explicit Pair(const std::function<std::vector<std::string>(int rank)>& command)
+      : ranks_(kRanks, command) {}
   Answer step() {
-    for (auto& rank : ranks_) rank->start();
     Answer slowest;
-    for (auto& rank : ranks_) {
-      std::istringstream words(rank->finish());
+    for (const std::string& line : ranks_.answers()) {
+      std::istringstream words(line);
       Answer own;
       words >> own.seconds >> own.loss >> own.reductions >> own.buckets;
       if (own.seconds > slowest.seconds) slowest.seconds = own.seconds;
@@ -133,7 +107,7 @@ class Pair {
   }
 
  private:
-  std::vector<std::unique_ptr<PeerProcess>> ranks_;
+  PeerRanks ranks_;
 };
 
 std::filesystem::path write_start(int64_t accumulation, const std::string& mode) {

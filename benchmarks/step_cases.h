@@ -74,16 +74,18 @@ inline StepCase gpt2_case(int64_t batch, int64_t microbatch, const char* about) 
   return made;
 }
 
-inline StepCase resnet_case() {
-  constexpr int64_t kBatch = 8, kEdge = 224, kClasses = 1000;
+inline StepCase resnet_case(int64_t batch, int64_t microbatch, int64_t edge, const char* about) {
+  constexpr int64_t kClasses = 1000;
   TensorMap fields;
-  fields.set("inputs", at::randn({kBatch, 3, kEdge, kEdge}));
-  fields.set("labels", at::randint(kClasses, {kBatch}, at::kLong));
-  return {"ResNet-50, 8 images of 224 × 224",
-          step_config("resnet", "resnet50", kBatch),
-          {{.input_shape = {3, kEdge, kEdge}, .outputs = kClasses, .class_labels = true},
-           fields,
-           {{"samples", kBatch}}}};
+  fields.set("inputs", at::randn({batch, 3, edge, edge}));
+  fields.set("labels", at::randint(kClasses, {batch}, at::kLong));
+  StepCase made{about,
+                step_config("resnet", "resnet50", batch),
+                {{.input_shape = {3, edge, edge}, .outputs = kClasses, .class_labels = true},
+                 fields,
+                 {{"samples", batch}}}};
+  made.config.batch.microbatch = microbatch;
+  return made;
 }
 
 // Both objectives of Pix2PixHD's default networks, as NVIDIA's code trains them.
@@ -115,7 +117,7 @@ inline std::optional<StepCase> step_case(const std::string& name) {
   if (name == "gpt2_micro") {
     return gpt2_case(8, 2, "GPT-2 124M, 8 × 256 tokens in 4 microbatches, dropout 0.1");
   }
-  if (name == "resnet50") return resnet_case();
+  if (name == "resnet50") return resnet_case(8, 0, 224, "ResNet-50, 8 images of 224 × 224");
   if (name == "pix2pixhd") return pix2pixhd_case();
   return std::nullopt;
 }

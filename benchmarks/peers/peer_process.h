@@ -3,6 +3,7 @@
 // one run.
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <stdexcept>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,8 +19,10 @@ namespace tanren::bench {
 
 class PeerProcess {
  public:
-  // Starts a program and waits until it prints "ready".
-  explicit PeerProcess(const std::vector<std::string>& command) {
+  // Starts a program and waits until it prints "ready". A line that takes longer than `patience`
+  // (0: any time is granted) kills the program, and throws.
+  explicit PeerProcess(const std::vector<std::string>& command, std::chrono::seconds patience = {})
+      : patience_(patience) {
     int to[2], from[2];
     // Peers started later must not inherit the pipe, or this peer would never see its end.
     if (::pipe2(to, O_CLOEXEC) != 0 || ::pipe2(from, O_CLOEXEC) != 0) {
@@ -63,15 +67,30 @@ class PeerProcess {
     std::fflush(to_);
   }
   std::string finish() { return line(); }
+  // Ends the program at once, whatever it waits for.
+  void kill() { ::kill(child_, SIGKILL); }
 
  private:
+  // Each line is the whole answer to one request, so none is left in the stream's buffer.
   std::string line() {
+    await_answer();
     char text[256] = "";
     if (std::fgets(text, sizeof(text), from_) == nullptr) throw std::runtime_error("the peer died");
     std::string read(text);
     return read.substr(0, read.find('\n'));
   }
 
+  void await_answer() {
+    if (patience_.count() == 0) return;
+    pollfd answer{::fileno(from_), POLLIN, 0};
+    const std::chrono::milliseconds wait = patience_;
+    if (::poll(&answer, 1, static_cast<int>(wait.count())) != 0) return;
+    kill();
+    throw std::runtime_error("no answer from the peer within " + std::to_string(patience_.count()) +
+                             " s");
+  }
+
+  std::chrono::seconds patience_;
   pid_t child_ = -1;
   std::FILE* to_ = nullptr;
   std::FILE* from_ = nullptr;

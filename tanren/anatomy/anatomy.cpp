@@ -3,7 +3,10 @@
 #include "tanren/anatomy/advice.h"
 #include "tanren/anatomy/rehearsal.h"
 #include "tanren/config/kinds.h"
+#include "tanren/data/collated.h"
 #include "tanren/dry/trace_scope.h"
+#include "tanren/forecast/block_profile.h"
+#include "tanren/forecast/generator_scope.h"
 #include "tanren/forecast/predict.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/precision/autocast_scope.h"
@@ -159,6 +162,24 @@ void predict(const Rehearsal& run, const Registry& registry, Anatomy& anatomy) {
   }
 }
 
+// A model that cannot be run dry has no cuts, nor has one of several objectives.
+std::vector<MeasuredCut> cuts_of(const Rehearsal& run, const Registry& registry,
+                                 const OperatorRecording& recording) {
+  const auto& phases = run.state().phases;
+  if (phases.size() > 1 || phases.front().objectives.size() > 1) return {};
+  const GeneratorScope generators(at::kCPU);  // a dataset may draw
+  // Two samples: batch norm wants two values a channel.
+  std::vector<int64_t> indices = {0};
+  if (run.dataset().size() > 1) indices.push_back(1);
+  try {
+    const Batch batch = collated(run.dataset(), indices).batch;
+    const auto make_task = [&] { return build_task(run.config(), registry.models, run.dataset()); };
+    return measured_cuts(block_profile(run.plan(), make_task, batch), recording);
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 Anatomy dissect(const RunConfig& config, const Registry& registry) {
@@ -196,6 +217,7 @@ Anatomy dissect(const RunConfig& config, const Registry& registry) {
   anatomy.machine = measure_speed(device, dtype_of(run.plan().precision.mode), finish);
   anatomy.classes = class_rows(anatomy.operators, anatomy.times,
                                update_work(anatomy.memory, anatomy.subject, run.state()));
+  anatomy.cuts = cuts_of(run, registry, anatomy.operators);
   predict(run, registry, anatomy);
   base.peak = anatomy.memory.peak_bytes;
   base.loader_share = anatomy.times.loader / anatomy.times.total();

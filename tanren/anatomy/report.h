@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tanren/anatomy/machine_speed.h"
+#include "tanren/anatomy/measured_cut.h"
 #include "tanren/anatomy/memory_timeline.h"
 #include "tanren/anatomy/operator_recorder.h"
 
@@ -77,6 +78,7 @@ struct Anatomy {
   MachineSpeed machine;
   std::array<ClassRow, kNumOperatorClasses> classes;
   OperatorRecording operators;  // sums over subject.steps
+  std::vector<MeasuredCut> cuts;
   std::vector<MemoryStage> stages;
   MemoryTimeline memory;
   std::optional<PredictedMemory> predicted;

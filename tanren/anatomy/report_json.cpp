@@ -75,6 +75,19 @@ Json operations_json(const Anatomy& anatomy) {
           {"blocks", blocks}};
 }
 
+Json cuts_json(const std::vector<MeasuredCut>& cuts) {
+  Json json = Json::array();
+  for (const MeasuredCut& cut : cuts) {
+    json.push_back({{"stages", cut.stages},
+                    {"cut_at", cut.cut_at},
+                    {"slowest_seconds", cut.slowest},
+                    {"planned_cut_at", cut.planned},
+                    {"planned_slowest_seconds", cut.planned_slowest},
+                    {"planned_over_measured", cut.ratio()}});
+  }
+  return json;
+}
+
 Json memory_json(const Anatomy& anatomy) {
   const MemoryTimeline& memory = anatomy.memory;
   Json stages = Json::array(), owners = Json::array(), passes = Json::array();
@@ -151,6 +164,7 @@ std::string anatomy_json(const Anatomy& anatomy) {
         {"dtype", anatomy.machine.dtype},
         {"bytes_per_second", anatomy.machine.bytes_per_second}}},
       {"operations", operations_json(anatomy)},
+      {"cuts", cuts_json(anatomy.cuts)},
       {"memory", memory_json(anatomy)},
       {"advice", advice},
       {"tried", anatomy.tried}};

@@ -1,5 +1,6 @@
 #include "tanren/anatomy/report_tables.h"
 
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/page/units.h"
 
@@ -182,6 +183,24 @@ Table block_table(const Anatomy& anatomy) {
                           percent_text(ratio(forward + backward, anatomy.times.total())),
                           scaled_text(static_cast<double>(block.forward_flops) / steps),
                           scaled_text(static_cast<double>(block.backward_flops) / steps)});
+  }
+  return table;
+}
+
+Table cut_table(const Anatomy& anatomy) {
+  Table table{
+      "Cuts into stages",
+      {"by", "stages", "slowest", "ratio", "parallel.cut_at"},
+      {},
+      1,
+      "Slowest: forward and backward of the slowest stage, by the seconds of its operators.\n"
+      "plan: by multiply-adds. memory.limit is left out.",
+      true};
+  for (const MeasuredCut& cut : anatomy.cuts) {
+    const std::string stages = to_text(cut.stages);
+    table.rows.push_back({"seconds", stages, time_text(cut.slowest), "1.00", join(cut.cut_at)});
+    table.rows.push_back({"plan", stages, time_text(cut.planned_slowest),
+                          fmt::format("{:.2f}", cut.ratio()), join(cut.planned)});
   }
   return table;
 }

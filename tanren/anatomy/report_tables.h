@@ -15,6 +15,7 @@ Table class_table(const Anatomy& anatomy);
 Table operator_table(const Anatomy& anatomy, size_t most);
 Table node_table(const Anatomy& anatomy, size_t most);
 Table block_table(const Anatomy& anatomy);
+Table cut_table(const Anatomy& anatomy);  // no rows: the model was not cut
 Table stage_table(const Anatomy& anatomy);
 Table memory_table(const Anatomy& anatomy);
 Table prediction_table(const Anatomy& anatomy);

@@ -145,6 +145,23 @@ TEST(ReportTest, a_prediction_stands_beside_what_was_measured) {
             11000);
 }
 
+TEST(ReportTest, a_measured_cut_stands_above_the_plans_with_the_ratio_of_their_slowest_stages) {
+  Anatomy anatomy = small();
+  EXPECT_EQ(anatomy_text(anatomy).find("CUTS INTO STAGES"), std::string::npos);
+  anatomy.cuts = {{.stages = 4,
+                   .cut_at = {"h.1", "h.2", "h.4"},
+                   .planned = {"h.2", "h.3", "h.4"},
+                   .slowest = 2,
+                   .planned_slowest = 2.5}};
+  const std::string text = anatomy_text(anatomy);
+  TANREN_EXPECT_CONTAINS(text, "seconds       4   2.00 s   1.00  h.1, h.2, h.4");
+  TANREN_EXPECT_CONTAINS(text, "plan          4   2.50 s   1.25  h.2, h.3, h.4");
+  TANREN_EXPECT_CONTAINS(anatomy_html(anatomy), "h.1, h.2, h.4");
+  const auto cut = nlohmann::json::parse(anatomy_json(anatomy))["cuts"][0];
+  EXPECT_EQ(cut["cut_at"][2], "h.4");
+  EXPECT_EQ(cut["planned_over_measured"], 1.25);
+}
+
 TEST(ReportTest, advice_says_what_it_saves_what_it_costs_and_how_that_was_measured) {
   Anatomy anatomy = small();
   EXPECT_EQ(anatomy_text(anatomy).find("ADVICE"), std::string::npos) << "nothing was tried";
