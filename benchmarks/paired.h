@@ -54,4 +54,9 @@ inline void print(const std::string& what, const Paired& result, double unit,
               result.difference.median * unit, unit_name, result.b.median * unit);
 }
 
+// Reads a program's arguments: word(i, otherwise) is argument i, or `otherwise` if there are fewer.
+inline auto words(int argc, char** argv) {
+  return [=](int i, const char* otherwise) { return std::string(argc > i ? argv[i] : otherwise); };
+}
+
 }  // namespace tanren::bench

@@ -206,9 +206,7 @@ void measure(const Asked& asked) {
 
 int main(int argc, char** argv) {
   using namespace tanren;  // NOLINT(google-build-using-namespace): a program, not a header
-  const auto word = [&](int i, const char* otherwise) {
-    return std::string(argc > i ? argv[i] : otherwise);
-  };
+  const auto word = bench::words(argc, argv);
   install_cpu_allocator();  // as a run does
   bench::measure({.rounds = std::stoi(word(1, "5")),
                   .batch = std::stoll(word(2, "120")),

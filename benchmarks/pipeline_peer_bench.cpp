@@ -187,9 +187,7 @@ std::vector<std::string> each_of(const std::string& word, const char* all,
 
 int main(int argc, char** argv) {
   using namespace tanren;  // NOLINT(google-build-using-namespace): a program, not a header
-  const auto word = [&](int i, const char* otherwise) {
-    return std::string(argc > i ? argv[i] : otherwise);
-  };
+  const auto word = bench::words(argc, argv);
   if (word(1, "") == "stage") {
     return bench::be_stage(std::stoi(word(2, "")), std::stoi(word(3, "")),
                            {.model = word(4, ""),

@@ -162,9 +162,7 @@ void measure(const std::string& python, const std::string& mode, int pairs,
 
 int main(int argc, char** argv) {
   using namespace tanren;  // NOLINT(google-build-using-namespace): a program, not a header
-  const auto word = [&](int i, const char* otherwise) {
-    return std::string(argc > i ? argv[i] : otherwise);
-  };
+  const auto word = bench::words(argc, argv);
   if (word(1, "") == "rank") {
     return bench::be_rank(std::stoi(word(2, "")), std::stoi(word(3, "")), std::stoll(word(4, "")),
                           word(5, ""));

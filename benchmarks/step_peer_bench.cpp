@@ -78,9 +78,7 @@ int main(int argc, char** argv) {
     std::puts("skipped: TANREN_PEER_PYTHON names no Python with torch and transformers");
     return 0;
   }
-  const auto word = [&](int i, const char* otherwise) {
-    return std::string(argc > i ? argv[i] : otherwise);
-  };
+  const auto word = bench::words(argc, argv);
   std::vector<std::string> models = {word(1, "all")}, modes = {word(2, "both")};
   if (models[0] == "all") models = {"bert", "gpt2", "resnet50", "pix2pixhd"};
   if (modes[0] == "both") modes = {"bf16", "fp32"};

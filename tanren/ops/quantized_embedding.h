@@ -1,5 +1,5 @@
 // An embedding with an 8-bit table: only the rows that are asked for are expanded. For evaluation
-// and prediction: it has no gradient. Called by models by way of quantize/. Thread-safe.
+// and prediction: it has no gradient. No model calls it yet. Thread-safe.
 #pragma once
 
 #include "tanren/base/quantized_weight.h"
