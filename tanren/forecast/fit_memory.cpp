@@ -349,4 +349,19 @@ Fitted fit_memory(const FitInput& input) {
           .remarks = std::move(remarks)};
 }
 
+std::optional<int64_t> predicted_peak(const Fitted& fitted) {
+  const ParallelPlan& parallel = fitted.plan.parallel;
+  if (!fitted.prediction && fitted.stages.empty()) return std::nullopt;
+  int64_t sum = 0;
+  for (int64_t rank = 0; rank < parallel.thread_ranks(); ++rank) {
+    const auto place = static_cast<size_t>(rank);
+    const auto& devices = parallel.devices;
+    if (!devices.empty() && devices[place] != devices.front()) continue;
+    const auto stage = static_cast<size_t>(rank / parallel.data_size());
+    sum += fitted.prediction ? fitted.prediction->peak_bytes
+                             : fitted.stages[stage].step.peak_bytes;
+  }
+  return sum;
+}
+
 }  // namespace tanren
