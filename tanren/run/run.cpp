@@ -35,7 +35,6 @@
 #include "tanren/train/memory_now.h"
 #include "tanren/train/take_over.h"
 
-#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <span>
