@@ -358,8 +358,7 @@ std::optional<int64_t> predicted_peak(const Fitted& fitted) {
     const auto& devices = parallel.devices;
     if (!devices.empty() && devices[place] != devices.front()) continue;
     const auto stage = static_cast<size_t>(rank / parallel.data_size());
-    sum += fitted.prediction ? fitted.prediction->peak_bytes
-                             : fitted.stages[stage].step.peak_bytes;
+    sum += fitted.prediction ? fitted.prediction->peak_bytes : fitted.stages[stage].step.peak_bytes;
   }
   return sum;
 }

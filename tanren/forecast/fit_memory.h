@@ -50,7 +50,7 @@ struct Fitted {
   Plan plan;
   // None: the model cannot be dry-run, or the run is in stages.
   std::optional<MemoryPrediction> prediction = {};
-  std::vector<std::string> remarks = {};  // what memory changed without being asked, a line each
+  std::vector<std::string> remarks = {};     // what memory changed without being asked, a line each
   std::vector<StagePrediction> stages = {};  // of each; empty: no stages, or no dry run
 };
 

@@ -70,8 +70,7 @@ std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& pla
   if (plan.memory.recompute.empty()) {
     Plan recomputed = plan;
     recomputed.memory.recompute = {"*"};
-    changes.push_back(
-        advice_of(input, config, recomputed, "memory.recompute = [\"*\"]" + open));
+    changes.push_back(advice_of(input, config, recomputed, "memory.recompute = [\"*\"]" + open));
   }
   for (int64_t size = plan.batch.microbatch / 2; size >= 1; size /= 2) {
     config.batch.microbatch = size;
@@ -90,10 +89,10 @@ std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& pla
   const int64_t need = tried.needs[largest];
   const int64_t ranks = sharers(plan);
   const int64_t standing = standing_beside(input, plan);
-  std::string text = fmt::format("[plan] memory.limit {} leaves {} {}{}",
-                                 size_text(plan.memory.limit_bytes),
-                                 ranks > 1 ? "each stage" : "a stage", size_text(room),
-                                 standing > 0 ? " beside " + size_text(standing) + " of data" : "");
+  std::string text =
+      fmt::format("[plan] memory.limit {} leaves {} {}{}", size_text(plan.memory.limit_bytes),
+                  ranks > 1 ? "each stage" : "a stage", size_text(room),
+                  standing > 0 ? " beside " + size_text(standing) + " of data" : "");
   int64_t least = taken(tried.start_bytes);
   if (fits(need, room)) {
     text += fmt::format(", and while the ranks make their stages one after the other they hold {}",
@@ -121,10 +120,10 @@ void tell_peaks(const FitInput& input, const TriedCut& tried, int64_t room, Plan
     plan_line(plan, fmt::format("stage_{}", i + 1)).reason +=
         fmt::format("; its peak: {} ({})", size_text(step.peak_bytes), breakdown(step));
   }
-  const auto largest = std::max_element(
-      tried.stages.begin(), tried.stages.end(), [](const auto& one, const auto& other) {
-        return one.step.peak_bytes < other.step.peak_bytes;
-      });
+  const auto largest = std::max_element(tried.stages.begin(), tried.stages.end(),
+                                        [](const auto& one, const auto& other) {
+                                          return one.step.peak_bytes < other.step.peak_bytes;
+                                        });
   std::string reason = fmt::format(
       "of stage {} of {}, the largest; by {}; at the start {} of the whole model's weights",
       largest - tried.stages.begin() + 1, tried.stages.size(), largest->step.how,

@@ -123,7 +123,8 @@ MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   }
   const int64_t missing = given.batch.per_rank - plan.batch.global_batch;
   int64_t bytes = sample_bytes(one.batch, plan);
-  if (length > 0 && sequence_length(one.batch) > 0) bytes = bytes * length / sequence_length(one.batch);
+  if (length > 0 && sequence_length(one.batch) > 0)
+    bytes = bytes * length / sequence_length(one.batch);
   add_batches(result, missing * bytes);
   return result;
 }

@@ -48,10 +48,9 @@ Communicator::Work SilentRanks::done() { return std::make_unique<DonePending>();
 
 RankAxes silent_axes(const ParallelPlan& plan) {
   const int64_t replicas = plan.data_size();
-  RankAxes axes{
-      .world = RankAxis(std::make_shared<SilentWorld>(plan)),
-      .data = RankAxis(),
-      .pipeline = RankAxis(std::make_shared<SilentStages>(plan.stage(), plan.pipeline))};
+  RankAxes axes{.world = RankAxis(std::make_shared<SilentWorld>(plan)),
+                .data = RankAxis(),
+                .pipeline = RankAxis(std::make_shared<SilentStages>(plan.stage(), plan.pipeline))};
   if (replicas > 1) axes.data = RankAxis(std::make_shared<SilentRanks>(plan.replica(), replicas));
   return axes;
 }

@@ -27,9 +27,8 @@ ModelBlocks least_bytes(ModelBlocks blocks, const Plan& plan) {
 CutOptions options_of(const Plan& plan, int64_t room) {
   CutOptions options{.stages = plan.parallel.pipeline, .samples = plan.batch.microbatch};
   for (int64_t stage = 0; stage < options.stages; ++stage) {
-    options.in_flight.push_back(
-        most_in_flight(pipeline_actions(plan.parallel.schedule, stage, options.stages,
-                                        plan.batch.accumulation_steps)));
+    options.in_flight.push_back(most_in_flight(pipeline_actions(
+        plan.parallel.schedule, stage, options.stages, plan.batch.accumulation_steps)));
   }
   if (room > 0) options.limit_bytes = std::max<int64_t>(largest_peak(room), 1);
   return options;
@@ -69,9 +68,8 @@ TriedCut StageSearch::tried(const PipelineCut& cut) {
     result.fits = result.fits && tanren::fits(result.needs.back(), room_);
   }
   if (is_cpu && room_ > 0) {
-    result.start_bytes = ranks > 1
-                             ? start_of_threads(result.stages, plan_.parallel.data_size())
-                             : result.stages.front().whole_bytes;
+    result.start_bytes = ranks > 1 ? start_of_threads(result.stages, plan_.parallel.data_size())
+                                   : result.stages.front().whole_bytes;
     result.start_fits = tanren::fits(result.start_bytes, ranks * room_);
   }
   result.fits = result.fits && result.start_fits;

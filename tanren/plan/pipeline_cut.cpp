@@ -113,10 +113,10 @@ class CutSearch {
   }
 
   bool is_too_large(size_t stage, size_t begin, size_t end) const {
-    return std::any_of(
-        options_.too_large.begin(), options_.too_large.end(), [&](const StageSpan& span) {
-          return span.stage == stage && begin <= span.begin && span.end <= end;
-        });
+    return std::any_of(options_.too_large.begin(), options_.too_large.end(),
+                       [&](const StageSpan& span) {
+                         return span.stage == stage && begin <= span.begin && span.end <= end;
+                       });
   }
 
   const ModelBlocks& model_;

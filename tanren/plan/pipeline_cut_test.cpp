@@ -236,7 +236,8 @@ std::optional<PipelineCut> best_of_all(const ModelBlocks& model, const CutOption
 
 TEST(CutBalanced, leaves_out_stages_with_all_blocks_of_one_that_is_too_large) {
   ModelBlocks model;
-  for (const char* name : {"a", "b", "c", "d"}) model.blocks.push_back({.name = name, .forward = 1});
+  for (const char* name : {"a", "b", "c", "d"})
+    model.blocks.push_back({.name = name, .forward = 1});
   CutOptions options = in_stages(2);
   EXPECT_EQ(cut_balanced(model, options), (PipelineCut{2}));
   options.too_large = {{0, 0, 2}};

@@ -44,9 +44,8 @@ void refuse_estimates(const Plan& plan) {
 CutOptions cut_options(const Plan& plan) {
   CutOptions options{.stages = plan.parallel.pipeline, .samples = plan.batch.microbatch};
   for (int64_t stage = 0; stage < options.stages; ++stage) {
-    options.in_flight.push_back(
-        most_in_flight(pipeline_actions(plan.parallel.schedule, stage, options.stages,
-                                        plan.batch.accumulation_steps)));
+    options.in_flight.push_back(most_in_flight(pipeline_actions(
+        plan.parallel.schedule, stage, options.stages, plan.batch.accumulation_steps)));
   }
   return options;
 }
@@ -84,10 +83,10 @@ void tell_stages(const ModelBlocks& model, const std::vector<StageCost>& stages,
     const StageCost& stage = stages[i];
     const auto blocks = static_cast<int64_t>(stage.end - stage.begin);
     const int64_t in_flight = options.in_flight[i];
-    std::string reason = fmt::format("{} block{}, {} of the multiply-adds; {} microbatch{} in flight",
-                                     to_text(blocks), blocks == 1 ? "" : "s",
-                                     percent_text(all > 0 ? stage.work() / all : 0),
-                                     to_text(in_flight), in_flight == 1 ? "" : "es");
+    std::string reason = fmt::format(
+        "{} block{}, {} of the multiply-adds; {} microbatch{} in flight", to_text(blocks),
+        blocks == 1 ? "" : "s", percent_text(all > 0 ? stage.work() / all : 0), to_text(in_flight),
+        in_flight == 1 ? "" : "es");
     if (i + 1 < stages.size()) {
       const int64_t across = model.blocks[stage.end - 1].output_bytes * options.samples;
       reason +=

@@ -91,10 +91,11 @@ std::string what_needs_less(const StepContext& context) {
   }
   const std::string bytes =
       shortage.bytes > 0 ? fmt::format(", {} bytes were asked for", shortage.bytes) : "";
-  throw MemoryError(fmt::format(
-      "[memory] {}: out of memory{}{}{} ({}); a run in stages is not split further: take {}; tanren "
-      "plan tells what each stage then needs",
-      where, place, size, bytes, shortage.message, advice));
+  throw MemoryError(
+      fmt::format("[memory] {}: out of memory{}{}{} ({}); a run in stages is not split further: "
+                  "take {}; tanren "
+                  "plan tells what each stage then needs",
+                  where, place, size, bytes, shortage.message, advice));
 }
 
 class StageWindow {
@@ -224,8 +225,8 @@ class StageWindow {
     if (!shortage) return;
     throw_shortage(
         fmt::format("step {}, {} of {}", step, in_backward ? "backward" : "forward", where),
-        fmt::format(" with {} samples, {} others in flight",
-                    part(action.microbatch).size(), in_flight_.size()),
+        fmt::format(" with {} samples, {} others in flight", part(action.microbatch).size(),
+                    in_flight_.size()),
         *shortage, what_needs_less(context_));
   }
 

@@ -111,8 +111,7 @@ std::vector<Metered> expect_predicted(const StagedRun& run, double tolerance,
     const std::string where = what + ", stage " + std::to_string(i + 1);
     const MemoryPrediction &step = told[i].step, &meter = real[i].step;
     std::printf("%-20s predicted %9lld, metered %9lld\n", where.c_str(),
-                static_cast<long long>(step.peak_bytes),
-                static_cast<long long>(meter.peak_bytes));
+                static_cast<long long>(step.peak_bytes), static_cast<long long>(meter.peak_bytes));
     const auto near = [&](int64_t own, int64_t other) {
       EXPECT_NEAR(static_cast<double>(own), static_cast<double>(other),
                   tolerance * static_cast<double>(other))
@@ -213,14 +212,12 @@ class StageFit : public ::testing::Test {
           make_plan(alone, machine, facts), [&] { return make_task(config); },
           collated(*data_, {0, 1}).batch);
     }
-    return {
-        .config = config,
-        .plan = [machine, facts](const RunConfig& other) {
-          return make_plan(other, machine, facts);
-        },
-        .make_task = make_task,
-        .dataset = data_.get(),
-        .blocks = facts.blocks};
+    return {.config = config,
+            .plan = [machine,
+                     facts](const RunConfig& other) { return make_plan(other, machine, facts); },
+            .make_task = make_task,
+            .dataset = data_.get(),
+            .blocks = facts.blocks};
   }
   Fitted fit_in(int64_t limit, RunConfig config) const {
     if (limit > 0) config.memory.limit = std::to_string(limit);
