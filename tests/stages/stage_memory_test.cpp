@@ -172,6 +172,18 @@ TEST(StageMemory, is_predicted_of_layers_with_statistics_where_nothing_is_traine
   expect_predicted({.config = config, .data = *data, .stages = 3}, 0.03, "convnet");
 }
 
+// What goes between its stages is bf16.
+TEST(StageMemory, is_predicted_of_outputs_in_16_bits) {
+  RunConfig config = block_config("mlp", "bf16");
+  config.run.device = "cpu";
+  config.model.hidden = {96, 96, 96};
+  config.data.train.fields[0] = "inputs: float[96] in [-1, 1]";
+  config.batch.global_batch = "48";
+  config.batch.microbatch = 12;
+  const auto data = open_dataset(config.data.train, "data.train");
+  expect_predicted({.config = config, .data = *data, .stages = 3}, 0.04, "mlp bf16");
+}
+
 TEST(StageMemory, of_a_long_window_is_that_of_a_short_one_and_its_batch) {
   const RunConfig shorter = gpt_config("fp32", 6), longer = gpt_config("fp32", 20);
   const auto data = open_dataset(shorter.data.train, "data.train");
