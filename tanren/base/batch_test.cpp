@@ -67,8 +67,11 @@ TEST(DeviceReads, each_read_counts_on_the_thread_that_made_it) {
   EXPECT_EQ(read_to_host(at::arange(3)), (std::vector<double>{0, 1, 2}));
   const auto strided = at::arange(6, at::kDouble).view({3, 2}).select(1, 1);
   EXPECT_EQ(read_to_host(strided), (std::vector<double>{1, 3, 5}));
+  for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+    EXPECT_EQ(read_to_host(at::arange(3, dtype)), (std::vector<double>{0, 1, 2}));
+  }
   std::thread([] { read_to_host(at::zeros({1})); }).join();
-  EXPECT_EQ(num_device_reads() - before, 3);
+  EXPECT_EQ(num_device_reads() - before, 5);
 }
 
 TEST(State, a_missing_value_or_another_type_is_a_checkpoint_error) {

@@ -25,6 +25,12 @@ at::Tensor copied(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU).contiguous();
 }
 
+template <class T>
+std::vector<double> widened(const at::Tensor& values) {
+  const T* data = values.const_data_ptr<T>();
+  return {data, data + values.numel()};
+}
+
 // Undefined if the system has no pinned memory left, which has errors of its own.
 at::Tensor pinned(int64_t bytes) {
   try {
@@ -87,17 +93,14 @@ std::vector<at::Tensor> host_copies(const std::vector<at::Tensor>& tensors) {
 
 std::vector<double> read_to_host(const at::Tensor& values) {
   ++reads;
-  std::vector<double> host(values.numel());
-  const at::Tensor on_host = values.device().is_cpu() ? values : values.to(at::kCPU);
-  if (on_host.scalar_type() == at::kFloat && on_host.is_contiguous()) {
-    const float* data = on_host.const_data_ptr<float>();
-    host.assign(data, data + host.size());
-    return host;
+  const at::Tensor on_host = (values.device().is_cpu() ? values : values.to(at::kCPU)).contiguous();
+  switch (on_host.scalar_type()) {  // without an operator: in a dry run those have no values
+    case at::kDouble: return widened<double>(on_host);
+    case at::kFloat: return widened<float>(on_host);
+    case at::kBFloat16: return widened<at::BFloat16>(on_host);
+    case at::kHalf: return widened<at::Half>(on_host);
+    default: return widened<double>(on_host.to(at::kDouble));
   }
-  const at::Tensor wide = on_host.to(at::kDouble).contiguous();
-  const double* data = wide.const_data_ptr<double>();
-  host.assign(data, data + host.size());
-  return host;
 }
 
 int64_t num_device_reads() { return reads; }

@@ -6,6 +6,7 @@
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
 #include "tanren/data/collated.h"
+#include "tanren/forecast/fit_stages.h"
 #include "tanren/forecast/fitting_stages.h"
 #include "tanren/forecast/smaller_models.h"
 #include "tanren/memory/gauge.h"
@@ -18,34 +19,6 @@
 namespace tanren {
 
 namespace {
-
-// "weights 1.3 GB, gradients 1.3 GB, …", the largest first.
-std::string breakdown(const MemoryPrediction& prediction) {
-  std::string text;
-  for (const auto& [kind, bytes] : kinds_by_size(prediction.at_peak)) {
-    text += (text.empty() ? "" : ", ") + kind + " " + size_text(bytes);
-  }
-  return text;
-}
-
-// What a peak takes of the limit: more than its bytes, because pages are whole and freed ones lie
-// between used ones.
-constexpr int64_t kLost = int64_t{4} << 20;
-int64_t taken(int64_t peak_bytes) { return peak_bytes + peak_bytes / 64 + kLost; }
-// The largest peak that takes no more than `room`; not above 0: none.
-int64_t largest_peak(int64_t room) { return (room - kLost) / 65 * 64; }
-
-// The ranks of this process that share the limit: all on the CPU, on accelerators those of the
-// fullest one.
-int64_t sharers(const Plan& plan) {
-  const auto& devices = plan.parallel.devices;
-  if (devices.empty()) return plan.parallel.thread_ranks();
-  int64_t most = 1;
-  for (const int64_t device : devices) {
-    most = std::max<int64_t>(most, std::count(devices.begin(), devices.end(), device));
-  }
-  return most;
-}
 
 // Tries configs against the limit by dry runs.
 class Fitter {
@@ -141,13 +114,6 @@ class Fitter {
   const FitInput& input_;
 };
 
-PlanLine& line_of(Plan& plan, const std::string& key) {
-  for (auto& line : plan.lines) {
-    if (line.key == key) return line;
-  }
-  return plan.lines.emplace_back(PlanLine{key, "", Source::planned, ""});
-}
-
 bool is_asked(const RunConfig& config, const char* key) { return config.asked.count(key) > 0; }
 
 void explain(Plan& plan, const MemoryPrediction& prediction, int64_t standing_bytes) {
@@ -220,9 +186,7 @@ std::string shorter(const FitInput& input, const Tried& least) {
       size_text(least.prediction.peak_bytes), breakdown(least.prediction),
       replicas > 1 ? fmt::format(" in each of {} replicas", replicas) : "",
       standing > 0 ? " beside " + size_text(standing) + " of data" : "");
-  // The reserve is a sixteenth of the limit, at most 16 MiB.
-  const int64_t reserve = std::min(needs / 15, int64_t{16} << 20);
-  const int64_t mebibytes = (needs + reserve + (1 << 20) - 1) >> 20;
+  const int64_t mebibytes = smallest_limit(needs);
   const MemoryPlan& memory = least.plan.memory;
   const bool is_share = memory.limit_share > 0;  // of a device
   if (is_share && static_cast<double>(mebibytes << 20) * memory.limit_share >
@@ -248,8 +212,7 @@ std::string shorter(const FitInput& input, const Tried& least) {
     others.push_back(advice(fitter, config, "optimizer.state = \"8bit\""));
   }
   others.push_back(shorter(input, least));
-  const int64_t room = room_for_step(least.plan, standing);
-  others.push_back(fitting_stages(input, least, largest_peak(room)));
+  others.push_back(fitting_stages(input, least));
   for (auto& [what, config] : smaller_models(least.config)) {
     config.memory.recompute = input.config.memory.recompute;  // the smaller one may lack blocks
     std::string text = advice(fitter, config, what);
@@ -267,6 +230,21 @@ std::string shorter(const FitInput& input, const Tried& least) {
 
 }  // namespace
 
+std::string breakdown(const MemoryPrediction& prediction) {
+  std::string text;
+  for (const auto& [kind, bytes] : kinds_by_size(prediction.at_peak)) {
+    text += (text.empty() ? "" : ", ") + kind + " " + size_text(bytes);
+  }
+  return text;
+}
+
+PlanLine& plan_line(Plan& plan, const std::string& key) {
+  for (auto& line : plan.lines) {
+    if (line.key == key) return line;
+  }
+  return plan.lines.emplace_back(PlanLine{key, "", Source::planned, ""});
+}
+
 int64_t standing_beside(const FitInput& input, const Plan& plan) {
   if (plan.device.device != "cpu") return 0;  // the data are on the host
   if (!plan.memory.own_allocator || plan.data.workers == 0) return input.standing_bytes;
@@ -277,16 +255,6 @@ int64_t standing_beside(const FitInput& input, const Plan& plan) {
   for (const auto& [name, field] : one.batch.fields) bytes += static_cast<int64_t>(field.nbytes());
   const int64_t loaders = plan.parallel.thread_ranks();
   return input.standing_bytes + loaders * plan.data.prefetch * plan.batch.per_rank * bytes;
-}
-
-int64_t room_for_step(const Plan& plan, int64_t standing_bytes) {
-  if (plan.memory.limit_bytes <= 0) return 0;
-  const int64_t room = plan.memory.limit_bytes - plan.memory.reserve_bytes - standing_bytes;
-  return std::max<int64_t>(room / sharers(plan), 1);
-}
-
-bool fits(int64_t peak_bytes, int64_t room_bytes) {
-  return room_bytes == 0 || taken(peak_bytes) <= room_bytes;
 }
 
 Tried try_config(const FitInput& input, const RunConfig& config) {
@@ -302,11 +270,7 @@ Tried try_config(const FitInput& input, const RunConfig& config) {
 }
 
 Fitted fit_memory(const FitInput& input) {
-  if (input.config.parallel.pipeline > 1) {
-    Plan plan = input.plan(input.config);
-    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, kUnknownInStages});
-    return {input.config, std::move(plan), std::nullopt, {}};
-  }
+  if (input.config.parallel.pipeline > 1) return fit_stages(input);
   const Fitter fitter(input);
   Tried found;
   try {
@@ -316,7 +280,7 @@ Fitted fit_memory(const FitInput& input) {
   } catch (const std::exception& error) {  // also torch's own; the run itself will report it
     Plan plan = input.plan(input.config);
     plan.lines.push_back({"predicted_peak", "unknown", Source::planned, said_by(error)});
-    return {input.config, std::move(plan), std::nullopt, {}};
+    return {.config = input.config, .plan = std::move(plan), .prediction = std::nullopt};
   }
   const int64_t asked_peak = found.prediction.peak_bytes;
   const int64_t wanted = found.plan.batch.microbatch;
@@ -355,7 +319,7 @@ Fitted fit_memory(const FitInput& input) {
   }
   const std::string because = "; " + size_text(asked_peak) + " would be needed otherwise";
   if (found.plan.batch.microbatch != wanted) {
-    PlanLine& line = line_of(found.plan, "microbatch");
+    PlanLine& line = plan_line(found.plan, "microbatch");
     line.source = Source::planned;
     line.reason = "the largest that memory_limit allows" + because + "; " + line.reason;
     if (input.couples_samples) {
@@ -367,7 +331,7 @@ Fitted fit_memory(const FitInput& input) {
     }
   }
   if (free_recompute && !found.config.memory.recompute.empty()) {
-    PlanLine& line = line_of(found.plan, "recompute");
+    PlanLine& line = plan_line(found.plan, "recompute");
     line.source = Source::planned;
     const auto& blocks = found.config.memory.recompute;
     line.value = to_text(blocks.size()) + (blocks.size() == 1 ? " block" : " blocks");
@@ -379,8 +343,24 @@ Fitted fit_memory(const FitInput& input) {
         "memory_limit: the same numbers in more time; memory.recompute = [] forbids it");
   }
   explain(found.plan, found.prediction, standing_beside(input, found.plan));
-  return {std::move(found.config), std::move(found.plan), std::move(found.prediction),
-          std::move(remarks)};
+  return {.config = std::move(found.config),
+          .plan = std::move(found.plan),
+          .prediction = std::move(found.prediction),
+          .remarks = std::move(remarks)};
+}
+
+std::optional<int64_t> predicted_peak(const Fitted& fitted) {
+  const ParallelPlan& parallel = fitted.plan.parallel;
+  if (!fitted.prediction && fitted.stages.empty()) return std::nullopt;
+  int64_t sum = 0;
+  for (int64_t rank = 0; rank < parallel.thread_ranks(); ++rank) {
+    const auto place = static_cast<size_t>(rank);
+    const auto& devices = parallel.devices;
+    if (!devices.empty() && devices[place] != devices.front()) continue;
+    const auto stage = static_cast<size_t>(rank / parallel.data_size());
+    sum += fitted.prediction ? fitted.prediction->peak_bytes : fitted.stages[stage].step.peak_bytes;
+  }
+  return sum;
 }
 
 }  // namespace tanren

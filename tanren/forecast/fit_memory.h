@@ -3,7 +3,8 @@
 // the run starts. Called by run.cpp's prepare.
 #pragma once
 
-#include "tanren/forecast/predict.h"
+#include "tanren/forecast/limit_room.h"
+#include "tanren/forecast/predict_stages.h"
 
 #include <functional>
 #include <optional>
@@ -20,22 +21,18 @@ struct FitInput {
   int64_t standing_bytes = 0;                       // of tensors that exist without the model
   bool couples_samples = false;                     // batch norm
   bool has_evaluation = false;
+  std::optional<ModelBlocks> blocks = {};  // of the config's model; needed with parallel.pipeline
 };
 
-// Why no peak is predicted with parallel.pipeline.
-inline constexpr const char* kUnknownInStages =
-    "a dry run has no other stages to receive from; stage_1 and those after it say what each keeps "
-    "beside batches and temporaries";
+// "weights 1.3 GB, gradients 1.3 GB, …", the largest first.
+std::string breakdown(const MemoryPrediction& prediction);
+
+// The plan's line with this key, which is made if there is none.
+PlanLine& plan_line(Plan& plan, const std::string& key);
 
 // Bytes held during a step of `plan` besides the step's own: input.standing_bytes, and the batches
 // that loader threads prepare ahead.
 int64_t standing_beside(const FitInput& input, const Plan& plan);
-
-// Bytes of the plan's limit that are left for the tensors of one rank, after `standing_bytes`
-// (ranks in threads share the limit); 0: no limit is known.
-int64_t room_for_step(const Plan& plan, int64_t standing_bytes);
-// Whether a step with this peak fits into the room, including page rounding and fragmentation.
-bool fits(int64_t peak_bytes, int64_t room_bytes);
 
 // A config's plan and the memory that its step needs.
 struct Tried {
@@ -51,13 +48,19 @@ Tried try_config(const FitInput& input, const RunConfig& config);
 struct Fitted {
   RunConfig config;
   Plan plan;
-  std::optional<MemoryPrediction> prediction;  // none: the model cannot be dry-run
-  std::vector<std::string> remarks = {};  // what memory changed without being asked, a line each
+  // None: the model cannot be dry-run, or the run is in stages.
+  std::optional<MemoryPrediction> prediction = {};
+  std::vector<std::string> remarks = {};     // what memory changed without being asked, a line each
+  std::vector<StagePrediction> stages = {};  // of each; empty: no stages, or no dry run
 };
 
 // The config's plan, changed if memory requires it, and only in what the config leaves open
-// (batch.microbatch, memory.recompute); a plan with stages is not changed. If nothing fits:
+// (batch.microbatch, memory.recompute; with stages parallel.cut_at alone). If nothing fits:
 // ConfigError with the breakdown, the smallest limit that works and other changes that would help.
 Fitted fit_memory(const FitInput& input);
+
+// The predicted peak of a step in the memory of rank 0 of this process: of all its ranks there. No
+// value: nothing was predicted.
+std::optional<int64_t> predicted_peak(const Fitted& fitted);
 
 }  // namespace tanren

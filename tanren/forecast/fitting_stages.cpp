@@ -1,12 +1,12 @@
 #include "tanren/forecast/fitting_stages.h"
 
 #include "tanren/base/generators.h"
-#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/data/collated.h"
 #include "tanren/forecast/block_profile.h"
+#include "tanren/forecast/stage_search.h"
 
-#include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <vector>
 
@@ -24,40 +24,42 @@ ModelBlocks blocks_of_least(const FitInput& input, const Tried& least) {
       least.plan, [&] { return input.make_task(least.config); }, some.batch);
 }
 
-// The bytes of the largest stage; 0: so many stages do not fit, or cannot be.
-int64_t largest_of(const ModelBlocks& blocks, int64_t stages, const Plan& plan, int64_t room) {
-  CutOptions options{
-      .stages = stages, .samples = plan.batch.microbatch, .in_flight = {}, .limit_bytes = room};
-  for (int64_t stage = 0; stage < stages; ++stage) {
-    options.in_flight.push_back(most_in_flight(
-        pipeline_actions(plan.parallel.schedule, stage, stages, plan.batch.accumulation_steps)));
+// The largest peak of the fastest cut into so many stages that fits; 0: none does.
+int64_t largest_in(const FitInput& input, RunConfig config, int64_t stages,
+                   const ModelBlocks& blocks) {
+  config.parallel.pipeline = stages;
+  try {
+    const Plan plan = input.plan(config);
+    StageSearch search(input, config, plan, blocks);
+    const auto found = search.fastest();
+    return found ? found->needs[found->largest()] : 0;
+  } catch (const std::exception&) {  // the run cannot have so many, or none
+    return 0;
   }
-  const auto cut = cut_balanced(blocks, options);
-  if (!cut) return 0;
-  int64_t largest = 0;
-  for (const StageCost& cost : stage_costs(blocks, *cut, options)) {
-    largest = std::max(largest, cost.bytes);
-  }
-  return largest;
 }
 
 }  // namespace
 
-std::string fitting_stages(const FitInput& input, const Tried& least, int64_t room_bytes) {
+std::string fitting_stages(const FitInput& input, const Tried& least) {
   const bool share = least.plan.device.device == "cpu" && least.config.parallel.ranks == "threads";
-  if (share || room_bytes <= 0) return "";
+  if (share || least.plan.memory.limit_bytes <= 0) return "";
+  std::vector<RunConfig> configs = {input.config};
+  if (input.config.asked.count("memory.recompute") == 0) {
+    configs.push_back(input.config);
+    configs.back().memory.recompute = {"*"};
+  }
   try {
     const ModelBlocks blocks = blocks_of_least(input, least);
     for (const int64_t stages : {2, 4, 8}) {
-      const int64_t bytes = largest_of(blocks, stages, least.plan, room_bytes);
-      if (bytes == 0) continue;
-      RunConfig config = least.config;
-      config.parallel.pipeline = stages;
-      input.plan(config);  // refuses what a run in stages cannot have
-      return fmt::format(
-          "parallel.pipeline = {} on as many ranks with this limit each needs {} in "
-          "each for what its stage keeps",
-          stages, size_text(bytes));
+      for (const RunConfig& config : configs) {
+        const int64_t bytes = largest_in(input, config, stages, blocks);
+        if (bytes == 0) continue;
+        const bool recomputes = &config != &configs.front();
+        return fmt::format(
+            "parallel.pipeline = {}{} on as many ranks with this limit each needs at most {} in "
+            "each",
+            stages, recomputes ? " with memory.recompute = [\"*\"]" : "", size_text(bytes));
+      }
     }
   } catch (const std::exception&) {  // the blocks are not known
   }

@@ -3,14 +3,14 @@
 
 #include "tanren/forecast/fit_memory.h"
 
-#include <cstdint>
 #include <string>
 
 namespace tanren {
 
-// "parallel.pipeline = 2 …": the least of 2, 4 and 8 stages of which each fits into `room_bytes` of
-// a rank, with the microbatch and the schedule of `least`. Empty: none of them fits, ranks in
-// threads share the memory, the model's blocks are not known, or the run cannot have stages.
-std::string fitting_stages(const FitInput& input, const Tried& least, int64_t room_bytes);
+// "parallel.pipeline = 2 …": the least of 2, 4 and 8 stages that fit, each into the limit of a rank
+// of its own, by dry runs of the config with that key; if memory.recompute is open, with all blocks
+// recomputed where it must be. Empty: none of them fits, ranks in threads share the memory, the
+// model's blocks are not known, or the run cannot have stages.
+std::string fitting_stages(const FitInput& input, const Tried& least);
 
 }  // namespace tanren

@@ -125,6 +125,25 @@ bool has_unknown(const MemoryForecast& forecast) {
   });
 }
 
+std::string stages_text(const std::vector<StagePrediction>& stages) {
+  std::string text = fmt::format("predicted peaks of a step (by {}):\n", stages.front().step.how);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const auto& [step, whole, start] = stages[i];
+    text += fmt::format("  stage {}  {}: {}; before the first step {}, at the start at most {}\n",
+                        i + 1, size_text(step.peak_bytes), breakdown(step),
+                        size_text(step.before_bytes), size_text(start));
+  }
+  return text;
+}
+
+nlohmann::ordered_json kinds_of(const MemoryPrediction& prediction) {
+  nlohmann::ordered_json json;
+  for (size_t i = 0; i < kNumMemoryKinds; ++i) {
+    json[std::string(kMemoryKindNames[i])] = prediction.at_peak[i];
+  }
+  return json;
+}
+
 }  // namespace
 
 MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted) {
@@ -135,7 +154,8 @@ MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted) {
   forecast.length = predictor.length();
   forecast.room_bytes = room_for_step(plan, standing_beside(input, plan));
   if (plan.parallel.pipeline > 1) {
-    forecast.unknown = kUnknownInStages;
+    forecast.stages = fitted.stages;
+    if (fitted.stages.empty()) forecast.unknown = "the stages cannot be run dry";
     return forecast;
   }
   if (!fitted.prediction) {
@@ -174,6 +194,7 @@ MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted) {
 std::string to_text(const MemoryForecast& forecast) {
   if (!forecast.unknown.empty())
     return "predicted peak of a step: unknown: " + forecast.unknown + "\n";
+  if (!forecast.stages.empty()) return stages_text(forecast.stages);
   const MemoryPrediction& now = forecast.planned;
   std::string text =
       fmt::format("predicted peak of a step (by {}): {}, of it before the first step {}\n", now.how,
@@ -234,13 +255,22 @@ std::string to_text(const MemoryForecast& forecast) {
 
 std::string to_json(const MemoryForecast& forecast) {
   nlohmann::ordered_json json;
+  if (!forecast.stages.empty()) {
+    for (const StagePrediction& stage : forecast.stages) {
+      json["stages"].push_back({{"peak_bytes", stage.step.peak_bytes},
+                                {"before_bytes", stage.step.before_bytes},
+                                {"start_bytes", stage.start_bytes},
+                                {"at_peak", kinds_of(stage.step)}});
+    }
+    json["by"] = forecast.stages.front().step.how;
+    json["room_bytes"] = forecast.room_bytes;
+    return json_text(json, 2);
+  }
   const MemoryPrediction& now = forecast.planned;
   json["peak_bytes"] = now.peak_bytes;
   json["before_bytes"] = now.before_bytes;
   json["by"] = now.how;
-  for (size_t i = 0; i < kNumMemoryKinds; ++i) {
-    json["at_peak"][std::string(kMemoryKindNames[i])] = now.at_peak[i];
-  }
+  json["at_peak"] = kinds_of(now);
   json["evaluation_bytes"] = forecast.evaluation_bytes;
   if (!forecast.unknown.empty()) json["unknown"] = forecast.unknown;
   if (!forecast.evaluation_unknown.empty())

@@ -30,6 +30,8 @@ struct MemoryForecast {
   std::vector<int64_t> lengths;        // tokens per sample; one 0: no sequences
   std::vector<Row> rows;
   std::vector<Alternative> alternatives;  // that need less memory
+  // Of a run in stages: each stage, in place of all but `microbatch`, `length` and `room_bytes`.
+  std::vector<StagePrediction> stages;
 };
 
 // Takes some dozens of dry runs; for a model that cannot be dry-run, two real steps and no table. A

@@ -6,10 +6,11 @@
 #include "tanren/dry/dry_scope.h"
 #include "tanren/dry/forward_work.h"
 #include "tanren/dry/trace_scope.h"
+#include "tanren/forecast/dry_step.h"
 #include "tanren/forecast/generator_scope.h"
+#include "tanren/forecast/silent_ranks.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
-#include "tanren/precision/half_convolution.h"
 #include "tanren/train/accumulate.h"
 #include "tanren/train/build.h"
 #include "tanren/train/evaluate.h"
@@ -18,65 +19,15 @@
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <numeric>
 
 namespace tanren {
 
 namespace {
-
-// Sets the plan's number of threads: some kernels take memory for each thread.
-class ThreadsScope {
- public:
-  explicit ThreadsScope(int64_t threads) : before_(at::get_num_threads()) {
-    at::set_num_threads(static_cast<int>(threads));
-  }
-  ~ThreadsScope() { at::set_num_threads(before_); }
-  ThreadsScope(const ThreadsScope&) = delete;
-  ThreadsScope& operator=(const ThreadsScope&) = delete;
-
- private:
-  int before_;
-};
-
-// Selects the kernels that the run will use (apply_device_plan).
-void use_kernels_of(const Plan& plan) {
-  if (plan.device.device == "cpu") enable_half_convolution();
-}
-
-int64_t length_of(const Batch& sample) {
-  for (const auto& [name, field] : sample.fields) {
-    if (field.dim() >= 2 && at::isIntegralType(field.scalar_type(), /*includeBool=*/false)) {
-      return field.size(1);
-    }
-  }
-  return 0;
-}
-
-// A batch of `size` samples with the fields of `one`. If `length` is above 0, its sequences have
-// that many tokens.
-GlobalBatch batch_like(const Collated& one, int64_t size, int64_t length) {
-  GlobalBatch batch;
-  batch.consumed = size;
-  const int64_t own_length = length_of(one.batch);
-  const MemoryScope memory(MemoryKind::batches);
-  for (const auto& [name, field] : one.batch.fields) {
-    std::vector<int64_t> sizes = field.sizes().vec();
-    sizes.at(0) = size;
-    if (length > 0 && sizes.size() >= 2 && sizes[1] == own_length) sizes[1] = length;
-    batch.local.fields.set(name, at::empty(sizes, field.options()));
-  }
-  batch.local.ids = at::arange(size, at::kLong);
-  for (const auto& [name, count] : one.counts) {
-    batch.counts[name] = std::max(count, 1.0) * static_cast<double>(size);
-  }
-  return batch;
-}
 
 // The first samples of the data.
 GlobalBatch real_batch(const Dataset& dataset, int64_t size) {
@@ -108,30 +59,6 @@ int64_t trained_elements(const torch::nn::Module& module) {
   return count;
 }
 
-// Stands in for the other ranks: whatever is sent has arrived at once.
-class SilentRanks final : public Communicator {
- public:
-  explicit SilentRanks(const ParallelPlan& plan)
-      : rank_(static_cast<int>(plan.rank)), size_(static_cast<int>(plan.world_size)) {}
-  int rank() const override { return rank_; }
-  int world_size() const override { return size_; }
-  std::string_view name() const override { return "silent"; }
-  Work start_sum(const at::Tensor&) override { return done(); }
-  Work start_sum_scatter(const at::Tensor&, const at::Tensor&) override { return done(); }
-  Work start_gather(const at::Tensor&, const at::Tensor&) override { return done(); }
-  Work start_broadcast(const at::Tensor&, int) override { return done(); }
-  void cancel(const std::string&) override {}
-
- private:
-  class Done final : public Pending {
-   public:
-    void wait() override {}
-  };
-  static Work done() { return std::make_unique<Done>(); }
-
-  int rank_, size_;
-};
-
 // One update as one rank makes it, without the other ranks, with every objective in turn.
 void update_alone(RunState& run, const Parts& parts, const GlobalBatch& batch) {
   const Ranks ranks(std::make_shared<SilentRanks>(parts.plan.parallel), parts.plan.parallel);
@@ -141,61 +68,6 @@ void update_alone(RunState& run, const Parts& parts, const GlobalBatch& batch) {
   }
   update(run, parts, batch);
   for (auto& phase : run.phases) phase.reducer.reset();
-}
-
-using Live = std::map<uint32_t, MemoryEvent>;
-
-MemoryPrediction summed(const MemoryTrace& trace, size_t before) {
-  MemoryPrediction result;
-  int64_t sum = 0;
-  size_t peak = 0;
-  for (size_t i = 0; i < trace.size(); ++i) {
-    sum += trace[i].bytes;
-    if (i + 1 == before) result.before_bytes = sum;
-    if (i >= before && sum > result.peak_bytes) {
-      result.peak_bytes = sum;
-      peak = i;
-    }
-  }
-  Live live;
-  for (size_t i = 0; i <= peak && i < trace.size(); ++i) {
-    if (trace[i].bytes > 0) {
-      live[trace[i].tensor] = trace[i];
-    } else {
-      live.erase(trace[i].tensor);
-    }
-  }
-  std::map<uint16_t, int64_t> blocks;
-  for (const auto& [tensor, event] : live) {
-    result.at_peak.at(static_cast<size_t>(event.kind)) += event.bytes;
-    // (Casts of a block's weights stay for the window, whether the block is recomputed or not.)
-    if (event.block != 0 && event.kind != MemoryKind::casts) blocks[event.block] += event.bytes;
-  }
-  for (const auto& [id, bytes] : blocks) result.blocks.push_back({block_name(id), bytes, 0});
-  std::sort(result.blocks.begin(), result.blocks.end(),
-            [](const auto& a, const auto& b) { return a.held_bytes > b.held_bytes; });
-  return result;
-}
-
-// Bytes of one sample in a step: its fields, and their copies in another layout or a wider dtype.
-int64_t bytes_in_step(const Batch& sample, const Plan& plan) {
-  int64_t bytes = 0;
-  for (const auto& [name, field] : sample.fields) {
-    const auto own = static_cast<int64_t>(field.nbytes());
-    bytes += own;
-    if (!field.is_floating_point()) continue;
-    const auto size = static_cast<int64_t>(c10::elementSize(parameter_dtype(plan.precision)));
-    const bool casts = c10::elementSize(field.scalar_type()) != static_cast<size_t>(size);
-    if (casts) bytes += field.numel() * size;
-    if (plan.memory.channels_last && field.dim() == 4) bytes += casts ? field.numel() * size : own;
-  }
-  return bytes;
-}
-
-void add_batches(MemoryPrediction& prediction, int64_t bytes) {
-  prediction.peak_bytes += bytes;
-  prediction.before_bytes += bytes;
-  prediction.at_peak.at(static_cast<size_t>(MemoryKind::batches)) += bytes;
 }
 
 // The trace of `samples` samples: each size is extrapolated linearly from the traces of one and of
@@ -217,11 +89,11 @@ bool are_alike(const MemoryTrace& one, const MemoryTrace& two) {
 
 }  // namespace
 
-int64_t StepPredictor::length() const { return length_of(collated(dataset_, {0}).batch); }
+int64_t StepPredictor::length() const { return sequence_length(collated(dataset_, {0}).batch); }
 
 int64_t StepPredictor::longest() const {
   constexpr int64_t kSamples = 16;
-  return length_of(real_batch(dataset_, std::min(kSamples, dataset_.size())).local);
+  return sequence_length(real_batch(dataset_, std::min(kSamples, dataset_.size())).local);
 }
 
 MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
@@ -239,7 +111,7 @@ MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   const GlobalBatch batch = batch_like(one, plan.batch.global_batch, length);
   work.largest = {};
   update_alone(run, parts, batch);
-  MemoryPrediction result = summed(tracing.trace(), before);
+  MemoryPrediction result = traced_peak(tracing.trace(), before);
   result.largest = work.largest;
   result.largest.parameters = trained_elements(*run.task.module);
   result.how = "a dry run";
@@ -250,8 +122,9 @@ MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
     }
   }
   const int64_t missing = given.batch.per_rank - plan.batch.global_batch;
-  int64_t bytes = bytes_in_step(one.batch, plan);
-  if (length > 0 && length_of(one.batch) > 0) bytes = bytes * length / length_of(one.batch);
+  int64_t bytes = sample_bytes(one.batch, plan);
+  if (length > 0 && sequence_length(one.batch) > 0)
+    bytes = bytes * length / sequence_length(one.batch);
   add_batches(result, missing * bytes);
   return result;
 }
@@ -277,14 +150,14 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
   const MemoryTrace one = trace_of(1);
   MemoryPrediction result;
   if (samples == 1) {
-    result = summed(one, before);
+    result = traced_peak(one, before);
   } else {
     const MemoryTrace two = trace_of(2);
     if (are_alike(one, two)) {
-      result = summed(extrapolated(one, two, samples), before);
+      result = traced_peak(extrapolated(one, two, samples), before);
     } else {  // operators differ with the size: extrapolate the peaks
-      const MemoryPrediction at_one = summed(one, before);
-      result = summed(two, before);
+      const MemoryPrediction at_one = traced_peak(one, before);
+      result = traced_peak(two, before);
       const int64_t more = (result.peak_bytes - at_one.peak_bytes) * (samples - 2);
       result.peak_bytes += more;
       result.at_peak.at(static_cast<size_t>(MemoryKind::activations)) += more;
@@ -292,7 +165,7 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
   }
   result.how = samples == 1 ? "a step of 1 sample" : "two steps of 1 and 2 samples";
   const int64_t missing = given.batch.per_rank - samples * microsteps;
-  add_batches(result, missing * bytes_in_step(collated(dataset_, {0}).batch, given));
+  add_batches(result, missing * sample_bytes(collated(dataset_, {0}).batch, given));
   return result;
 }
 
@@ -327,7 +200,7 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples, bool t
   for (const at::Tensor& buffer : run.task.module->buffers()) {
     kept += buffer.numel() * static_cast<int64_t>(buffer.element_size());
   }
-  return summed(tracing.trace(), before).peak_bytes + kept;
+  return traced_peak(tracing.trace(), before).peak_bytes + kept;
 }
 
 }  // namespace tanren

@@ -105,10 +105,18 @@ class CutSearch {
     GrowingStage growing(model_, options_, stage, begin);
     for (size_t end = begin + 1; end <= num_blocks_; ++end) {
       const StageCost& cost = growing.add_block();
-      if (limit_ > 0 && cost.bytes > limit_) return;  // more blocks need no less
+      // More blocks need no less.
+      if ((limit_ > 0 && cost.bytes > limit_) || is_too_large(stage, begin, end)) return;
       const double rest = rest_[stage + 1][end];
       if (rest != kNever && !look(end, std::max(price_(cost), rest))) return;
     }
+  }
+
+  bool is_too_large(size_t stage, size_t begin, size_t end) const {
+    return std::any_of(options_.too_large.begin(), options_.too_large.end(),
+                       [&](const StageSpan& span) {
+                         return span.stage == stage && begin <= span.begin && span.end <= end;
+                       });
   }
 
   const ModelBlocks& model_;

@@ -46,11 +46,19 @@ struct ModelBlocks {
 // A cut: the first block of each later stage, as rising places in ModelBlocks::blocks.
 using PipelineCut = std::vector<size_t>;
 
+// Consecutive blocks [begin, end) as a stage, counted from 0.
+struct StageSpan {
+  size_t stage = 0;
+  size_t begin = 0, end = 0;
+};
+
 struct CutOptions {
   int64_t stages = 1;
   int64_t samples = 1;             // of a microbatch
   std::vector<int64_t> in_flight;  // per stage: microbatches held at most; empty: one in each
   int64_t limit_bytes = 0;         // of each stage; 0: none
+  // Known not to fit: nor does the same stage with these blocks and more.
+  std::vector<StageSpan> too_large = {};
 };
 
 struct StageCost {
@@ -72,7 +80,7 @@ std::vector<StageCost> stage_costs(const ModelBlocks& model, const PipelineCut& 
 std::string cut_obstacle(const ModelBlocks& model, size_t place);
 
 // The cut whose slowest stage has the least work, among those that are possible and whose stages
-// all fit the limit; of several such cuts, the one whose first cut is earliest, then the second,
+// all fit the limit and are not too large; of several such cuts, the one whose first cut is earliest, then the second,
 // and so on. No value: there is none.
 std::optional<PipelineCut> cut_balanced(const ModelBlocks& model, const CutOptions& options);
 // The cut whose largest stage has the fewest bytes, whatever the limit. Its largest stage is the

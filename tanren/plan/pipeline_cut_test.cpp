@@ -217,8 +217,14 @@ std::optional<PipelineCut> best_of_all(const ModelBlocks& model, const CutOption
     bool possible = std::all_of(cut.begin(), cut.end(),
                                 [&](size_t place) { return cut_obstacle(model, place).empty(); });
     double slowest = 0;
+    size_t place = 0;
     for (const StageCost& stage : stage_costs(model, cut, options)) {
       possible = possible && (options.limit_bytes == 0 || stage.bytes <= options.limit_bytes);
+      for (const StageSpan& span : options.too_large) {
+        const bool has_all = stage.begin <= span.begin && span.end <= stage.end;
+        possible = possible && !(has_all && span.stage == place);
+      }
+      ++place;
       slowest = std::max(slowest, stage.work());
     }
     if (!possible || slowest >= least) continue;
@@ -226,6 +232,20 @@ std::optional<PipelineCut> best_of_all(const ModelBlocks& model, const CutOption
     best = cut;
   }
   return best;
+}
+
+TEST(CutBalanced, leaves_out_stages_with_all_blocks_of_one_that_is_too_large) {
+  ModelBlocks model;
+  for (const char* name : {"a", "b", "c", "d"})
+    model.blocks.push_back({.name = name, .forward = 1});
+  CutOptions options = in_stages(2);
+  EXPECT_EQ(cut_balanced(model, options), (PipelineCut{2}));
+  options.too_large = {{0, 0, 2}};
+  EXPECT_EQ(cut_balanced(model, options), (PipelineCut{1}));
+  options.too_large = {{1, 2, 4}};
+  EXPECT_EQ(cut_balanced(model, options), (PipelineCut{3}));
+  options.too_large.push_back({0, 0, 3});
+  EXPECT_EQ(cut_balanced(model, options), std::nullopt);
 }
 
 TEST(CutBalanced, is_the_best_of_all_cuts_of_random_models) {
@@ -255,6 +275,11 @@ TEST(CutBalanced, is_the_best_of_all_cuts_of_random_models) {
       options.in_flight.push_back(options.stages - stage);
     }
     if (below(2) == 0) options.limit_bytes = 100 + below(300);
+    if (below(2) == 0) {
+      const auto begin = static_cast<size_t>(below(static_cast<uint32_t>(num_blocks)));
+      const auto stage = static_cast<size_t>(below(static_cast<uint32_t>(options.stages)));
+      options.too_large.push_back({stage, begin, begin + 1});
+    }
     const auto expected = best_of_all(model, options);
     EXPECT_EQ(cut_balanced(model, options), expected) << "trial " << trial;
     ++(expected ? found : without);

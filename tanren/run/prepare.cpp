@@ -50,7 +50,7 @@ int64_t standing_bytes(const torch::nn::Module* module, const Plan& plan) {
 using MakePlan = std::function<Plan(const RunConfig&)>;
 
 FitInput fit_input(const RunConfig& config, const Registry& registry, MakePlan plan,
-                   const Datasets& datasets, bool couples_samples, int64_t standing) {
+                   const Datasets& datasets, const ModelProfile& facts, int64_t standing) {
   return {.config = config,
           .plan = std::move(plan),
           .make_task =
@@ -59,8 +59,9 @@ FitInput fit_input(const RunConfig& config, const Registry& registry, MakePlan p
               },
           .dataset = datasets.train.get(),
           .standing_bytes = standing,
-          .couples_samples = couples_samples,
-          .has_evaluation = datasets.eval != nullptr};
+          .couples_samples = facts.couples_samples,
+          .has_evaluation = datasets.eval != nullptr,
+          .blocks = facts.blocks};
 }
 
 // The model's blocks, on samples like the first one.
@@ -123,9 +124,20 @@ void refuse_too_large(const RunConfig& config, const Registry& registry, const M
   if (limit <= 0 || plan.device.device != "cpu") refuse_beyond_host(facts);
   if (limit <= 0) return;
   if (facts.num_parameters < limit / 2 / kBytesOfState) return;
+  if (config.parallel.pipeline > 1) {
+    facts.blocks = blocks_of(config, registry, machine, facts, *datasets.train);
+  }
   fit_memory(fit_input(
       config, registry, [&](const RunConfig& other) { return make_plan(other, machine, facts); },
-      datasets, facts.couples_samples, standing_bytes(nullptr, plan)));
+      datasets, facts, standing_bytes(nullptr, plan)));
+}
+
+// What each stage holds by the plan's cut.
+void cut_by_plan(Prepared& prepared) {
+  const auto& blocks = prepared.fit.blocks;
+  if (!blocks) return;
+  const PipelineCut cut = cut_named(*blocks, prepared.plan.parallel.cut_at);
+  prepared.stages = stage_plans(*blocks, cut, *prepared.task.module);
 }
 
 }  // namespace
@@ -193,19 +205,17 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
     return plan;
   };
   prepared.plan = plan_of(config);
-  if (facts.blocks) {
-    const PipelineCut cut = cut_named(*facts.blocks, prepared.plan.parallel.cut_at);
-    prepared.stages = stage_plans(*facts.blocks, cut, *prepared.task.module);
-  }
-  prepared.fit = fit_input(config, registry, plan_of, prepared.datasets, facts.couples_samples,
+  prepared.fit = fit_input(config, registry, plan_of, prepared.datasets, facts,
                            standing_bytes(prepared.task.module.get(), prepared.plan));
   prepared.config = std::move(config);
+  cut_by_plan(prepared);
   return prepared;
 }
 
 Fitted fit(Prepared& prepared) {
   Fitted fitted = fit_memory(prepared.fit);
   prepared.plan = fitted.plan;
+  cut_by_plan(prepared);
   return fitted;
 }
 

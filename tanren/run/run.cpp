@@ -35,7 +35,6 @@
 #include "tanren/train/memory_now.h"
 #include "tanren/train/take_over.h"
 
-#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <span>
@@ -43,12 +42,6 @@
 namespace tanren {
 
 namespace {
-
-// The number of ranks of this process in the same memory as rank 0, rank 0 included.
-int64_t ranks_beside(const ParallelPlan& parallel) {
-  if (parallel.devices.empty()) return parallel.thread_ranks();
-  return std::ranges::count(parallel.devices, parallel.devices.front());
-}
 
 Summary summarise(const RunState& state, const LoopResult& loop, const Parts& parts) {
   Summary summary;
@@ -181,10 +174,8 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
     const auto logged = last_loss(shared.folder->log(), state.attempt);
     output.summary.final_loss = logged.value_or(output.summary.final_loss);
   }
-  if (shared.fitted.prediction) {
-    output.summary.predicted_peak_bytes =
-        shared.fitted.prediction->peak_bytes * ranks_beside(plan.parallel) +
-        prepared.fit.standing_bytes;
+  if (const auto peak = predicted_peak(shared.fitted)) {
+    output.summary.predicted_peak_bytes = *peak + prepared.fit.standing_bytes;
   }
   if (output.loop.ending == Ending::finished) {
     output.exported =

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/names.h"
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/memory/attempt.h"
@@ -68,19 +69,33 @@ std::vector<Batch> microbatches_of(const Batch& piece, int64_t planned) {
   return parts;
 }
 
+// What the next start may set to need less memory.
+std::string what_needs_less(const StepContext& context) {
+  std::vector<std::string> ways;
+  const int64_t samples = context.run.microbatch;
+  if (samples > 1) ways.push_back(fmt::format("batch.microbatch = {}", samples / 2));
+  if (context.parts.plan.memory.recompute.empty()) ways.emplace_back("memory.recompute = [\"*\"]");
+  if (context.run.stage->schedule == PipelineSchedule::gpipe) {
+    ways.emplace_back("parallel.pipeline_schedule = \"1f1b\"");
+  }
+  ways.emplace_back("more stages (parallel.pipeline)");
+  return join(ways, " or ");
+}
+
 // "out of memory in addmm of block first".
 [[noreturn]] void throw_shortage(const std::string& where, const std::string& size,
-                                 const Shortage& shortage) {
+                                 const Shortage& shortage, const std::string& advice) {
   std::string place = shortage.operation.empty() ? "" : " in " + shortage.operation;
   if (!shortage.block.empty()) {
     place += (place.empty() ? " in block " : " of block ") + shortage.block;
   }
   const std::string bytes =
       shortage.bytes > 0 ? fmt::format(", {} bytes were asked for", shortage.bytes) : "";
-  throw MemoryError(fmt::format(
-      "[memory] {}: out of memory{}{}{} ({}); a run in stages is not split further: take a smaller "
-      "batch.microbatch, more stages, or memory.recompute",
-      where, place, size, bytes, shortage.message));
+  throw MemoryError(
+      fmt::format("[memory] {}: out of memory{}{}{} ({}); a run in stages is not split further: "
+                  "take {}; tanren "
+                  "plan tells what each stage then needs",
+                  where, place, size, bytes, shortage.message, advice));
 }
 
 class StageWindow {
@@ -210,7 +225,9 @@ class StageWindow {
     if (!shortage) return;
     throw_shortage(
         fmt::format("step {}, {} of {}", step, in_backward ? "backward" : "forward", where),
-        fmt::format(" with {} samples", part(action.microbatch).size()), *shortage);
+        fmt::format(" with {} samples, {} others in flight", part(action.microbatch).size(),
+                    in_flight_.size()),
+        *shortage, what_needs_less(context_));
   }
 
   // While an exception of a backward is handled: what only several microbatches in flight may
@@ -309,7 +326,7 @@ void add_tied(Phase& phase, const StepContext& context) {
       throw_shortage(
           fmt::format("step {}, exchange of {}, stage {} of {}", to_text(context.run.updated_step),
                       name, plan.stage + 1, plan.stages()),
-          "", *shortage);
+          "", *shortage, what_needs_less(context));
     }
   }
 }

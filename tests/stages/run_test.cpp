@@ -73,7 +73,8 @@ TEST_F(StagedRuns, write_the_log_of_one_rank) {
     EXPECT_THAT(ranks_[1], HasSubstr("rank 1 of " + folder + ": stage 2 of " + folder + ", cpu"));
     expect_same("1", folder);
     ASSERT_EQ(output.summary.evaluate.size(), one.summary.evaluate.size());
-    EXPECT_THAT(line("predicted_peak"), HasSubstr("unknown: a dry run has no other stages"));
+    EXPECT_THAT(line("predicted_peak"), HasSubstr("by a dry run of each stage"));
+    EXPECT_TRUE(output.summary.predicted_peak_bytes);
   }
 }
 
@@ -218,7 +219,7 @@ TEST_F(StagedRuns, of_processes_need_as_many_while_plans_do_not) {
   EXPECT_THAT(line("ranks"), HasSubstr("2: processes on 1 machine: 2 stages"));
   EXPECT_THAT(line("stage_2"), HasSubstr("of the multiply-adds"));
   EXPECT_THAT(to_text(plan_memory_of(config, test_registry()).memory),
-              HasSubstr("unknown: a dry run has no other stages"));
+              HasSubstr("predicted peaks of a step (by a dry run of each stage):\n  stage 1 "));
 }
 
 TEST_F(StagedRuns, are_evaluated_on_one_rank_with_the_whole_model) {

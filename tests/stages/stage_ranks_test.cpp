@@ -184,6 +184,8 @@ TEST(StageRanks, that_run_out_of_memory_end_the_run_with_stage_action_and_microb
                                       std::string(block == "first" ? "1" : "2") + " of 2");
     TANREN_EXPECT_CONTAINS(error, "out of memory in block " + block + " with 4 samples");
     TANREN_EXPECT_CONTAINS(error, "77 bytes");
+    TANREN_EXPECT_CONTAINS(
+        error, "take batch.microbatch = 2 or memory.recompute = [\"*\"] or more stages");
   }
   run.make_task = [&] { return task_without_memory("backward", model.data->info()); };
   const std::string error =

@@ -1,0 +1,137 @@
+#include "tanren/forecast/predict_stages.h"
+
+#include "tanren/dry/dry_scope.h"
+#include "tanren/dry/trace_scope.h"
+#include "tanren/forecast/dry_step.h"
+#include "tanren/forecast/generator_scope.h"
+#include "tanren/forecast/silent_ranks.h"
+#include "tanren/forecast/stages.h"
+#include "tanren/train/build.h"
+#include "tanren/train/train_step.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+// Of one window that shows as much as a longer one. With gpipe all microbatches are in flight; with
+// 1f1b no more are than there are stages, and no more messages under way than twice as many.
+Plan of_one_window(const Plan& plan) {
+  Plan result = plan;
+  result.precision.find_initial_scale = false;
+  BatchPlan& batch = result.batch;
+  if (plan.parallel.schedule == PipelineSchedule::one_f_one_b) {
+    const int64_t microbatches = 2 * plan.parallel.pipeline + 2;
+    batch.per_rank = std::min(batch.per_rank, microbatches * batch.microbatch);
+  }
+  batch.global_batch = batch.per_rank;
+  return result;
+}
+
+int64_t bytes_at(const MemoryTrace& trace, size_t end) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < end; ++i) sum += trace[i].bytes;
+  return sum;
+}
+
+int64_t most_before(const MemoryTrace& trace, size_t end) {
+  int64_t sum = 0, most = 0;
+  for (size_t i = 0; i < end; ++i) most = std::max(most, sum += trace[i].bytes);
+  return most;
+}
+
+// The ranks agree on the terms of the loss in their first window, and the others are silent.
+void agree_on_terms(Phase& phase, bool is_last) {
+  if (!is_last) {
+    phase.terms = {{.name = "loss", .count_name = "samples"}};
+    return;
+  }
+  phase.spec.forward = [&phase, forward = phase.spec.forward](const Batch& piece) {
+    Terms terms = forward(piece);
+    if (phase.terms.empty()) {
+      for (const Term& term : terms) phase.terms.push_back({term.name, term.count_name});
+    }
+    return terms;
+  };
+}
+
+std::string tied_names(const StagePlan& stage) {
+  std::string names;
+  for (const auto& [name, holders] : stage.holders) {
+    if (stage.is_tied(name) && stage.holds(name)) names += name + "\n";
+  }
+  return names;
+}
+
+Collated first_sample(const Dataset& dataset) {
+  const GeneratorScope generators(at::kCPU);  // a dataset may draw
+  return collated(dataset, {0});
+}
+
+}  // namespace
+
+StagesPredictor::StagesPredictor(const Plan& plan, const ModelBlocks& blocks,
+                                 std::function<Task()> make_task, const Dataset& dataset)
+    : plan_(of_one_window(plan)),
+      blocks_(blocks),
+      make_task_(std::move(make_task)),
+      one_(first_sample(dataset)),
+      missing_samples_(plan.batch.per_rank - plan_.batch.per_rank) {}
+
+std::vector<StagePrediction> StagesPredictor::of(const PipelineCut& cut) {
+  const GeneratorScope generators(at::kCPU);
+  const ThreadsScope threads(plan_.device.threads);
+  use_kernels_of(plan_);
+  std::vector<StagePlan> stages;
+  {
+    const DryScope dry;
+    stages = stage_plans(blocks_, cut, *make_task_().module);
+  }
+  std::vector<StagePrediction> predictions;
+  KnownShapes before;
+  for (StagePlan& stage : stages) {
+    stage.replicas = plan_.parallel.data_size();
+    stage.schedule = plan_.parallel.schedule;
+    const Key key(stage.stage, stage.blocks.begin, stage.blocks.end, tied_names(stage));
+    auto found = known_.find(key);
+    if (found == known_.end()) found = known_.emplace(key, run(stage, before)).first;
+    predictions.push_back(found->second.prediction);
+    before = found->second.shapes;
+  }
+  return predictions;
+}
+
+StagesPredictor::Known StagesPredictor::run(const StagePlan& stage,
+                                            const KnownShapes& before) const {
+  Plan plan = plan_;
+  plan.parallel.rank = stage.stage * plan.parallel.data_size();
+  const TraceScope tracing;
+  const DryScope dry;
+  Task task = make_task_();
+  const size_t made = tracing.size();
+  Parts parts{.plan = plan};
+  parts.ranks = std::make_shared<const Ranks>(silent_axes(plan.parallel), plan.parallel);
+  parts.stage = std::make_shared<const StagePlan>(stage);
+  RunState run = build_run_state(std::move(task), parts);
+  const size_t start = tracing.size();
+  const GlobalBatch batch = batch_like(one_, plan.batch.global_batch, /*length=*/0);
+  Phase& phase = run.phases.front();
+  for (Objective& objective : phase.objectives) objective.spec.every = 1;
+  phase.stage_shapes.received = before.sent;
+  agree_on_terms(phase, stage.is_last());
+  update(run, parts, batch);
+  Known known;
+  known.shapes = phase.stage_shapes;
+  const MemoryTrace trace = tracing.trace();
+  known.prediction.step = traced_peak(trace, start);
+  known.prediction.step.how = "a dry run of each stage";
+  known.prediction.whole_bytes = bytes_at(trace, made);
+  known.prediction.start_bytes = most_before(trace, start);
+  add_batches(known.prediction.step, missing_samples_ * sample_bytes(one_.batch, plan));
+  return known;
+}
+
+}  // namespace tanren

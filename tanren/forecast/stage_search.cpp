@@ -1,0 +1,102 @@
+#include "tanren/forecast/stage_search.h"
+
+#include "tanren/base/names.h"
+#include "tanren/base/pipeline_schedule.h"
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace {
+
+// Cuts that fastest() tries; each rules out others.
+constexpr int kMostCuts = 64;
+
+// The profile is of a run that recomputes nothing and shards nothing.
+ModelBlocks least_bytes(ModelBlocks blocks, const Plan& plan) {
+  for (BlockCost& block : blocks.blocks) {
+    const bool keeps_little = matches_any(plan.memory.recompute, block.name) ||
+                              matches_any(plan.memory.offload, block.name);
+    if (keeps_little) block.kept_bytes = block.kept_before;
+  }
+  if (plan.parallel.zero == 0) return blocks;
+  for (WeightCost& weight : blocks.weights) weight.state_bytes = 0;
+  return blocks;
+}
+
+CutOptions options_of(const Plan& plan, int64_t room) {
+  CutOptions options{.stages = plan.parallel.pipeline, .samples = plan.batch.microbatch};
+  for (int64_t stage = 0; stage < options.stages; ++stage) {
+    options.in_flight.push_back(most_in_flight(pipeline_actions(
+        plan.parallel.schedule, stage, options.stages, plan.batch.accumulation_steps)));
+  }
+  if (room > 0) options.limit_bytes = std::max<int64_t>(largest_peak(room), 1);
+  return options;
+}
+
+// Of ranks in threads: one after the other makes the whole model and keeps its stage, while the
+// first one's whole model is there, too. The last one has all others' stages beside it.
+int64_t start_of_threads(const std::vector<StagePrediction>& stages, int64_t replicas) {
+  int64_t others = 0;  // all but the first and the last
+  for (const StagePrediction& stage : stages) others += replicas * stage.step.before_bytes;
+  others -= stages.front().step.before_bytes + stages.back().step.before_bytes;
+  return stages.front().whole_bytes + others + stages.back().start_bytes;
+}
+
+}  // namespace
+
+size_t TriedCut::largest() const {
+  return static_cast<size_t>(std::max_element(needs.begin(), needs.end()) - needs.begin());
+}
+
+StageSearch::StageSearch(const FitInput& input, const RunConfig& config, const Plan& plan,
+                         const ModelBlocks& blocks)
+    : plan_(plan),
+      room_(room_for_step(plan, standing_beside(input, plan))),
+      least_(least_bytes(blocks, plan)),
+      options_(options_of(plan, room_)),
+      predictor_(
+          plan, blocks, [&input, &config] { return input.make_task(config); }, *input.dataset) {}
+
+TriedCut StageSearch::tried(const PipelineCut& cut) {
+  TriedCut result{.cut = cut, .stages = predictor_.of(cut), .needs = {}};
+  const bool is_cpu = plan_.device.device == "cpu";  // where the whole model is made
+  const int64_t ranks = sharers(plan_);
+  for (const StagePrediction& stage : result.stages) {
+    const int64_t start = is_cpu && ranks == 1 ? stage.start_bytes : 0;
+    result.needs.push_back(std::max(stage.step.peak_bytes, start));
+    result.fits = result.fits && tanren::fits(result.needs.back(), room_);
+  }
+  if (is_cpu && room_ > 0) {
+    result.start_bytes = ranks > 1 ? start_of_threads(result.stages, plan_.parallel.data_size())
+                                   : result.stages.front().whole_bytes;
+    result.start_fits = tanren::fits(result.start_bytes, ranks * room_);
+  }
+  result.fits = result.fits && result.start_fits;
+  return result;
+}
+
+std::optional<TriedCut> StageSearch::fastest() {
+  CutOptions options = options_;
+  for (int i = 0; i < kMostCuts; ++i) {
+    const auto cut = cut_balanced(least_, options);
+    if (!cut) return std::nullopt;
+    TriedCut result = tried(*cut);
+    if (result.fits) return result;
+    if (!result.start_fits) return std::nullopt;  // another cut's is about the same
+    for (size_t stage = 0; stage < result.needs.size(); ++stage) {
+      if (tanren::fits(result.needs[stage], room_)) continue;
+      const size_t begin = stage == 0 ? 0 : cut->at(stage - 1);
+      const size_t end = stage == cut->size() ? least_.blocks.size() : cut->at(stage);
+      options.too_large.push_back({stage, begin, end});
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<TriedCut> StageSearch::smallest() {
+  const auto cut = cut_smallest(least_, options_);
+  return cut ? std::optional(tried(*cut)) : std::nullopt;
+}
+
+}  // namespace tanren

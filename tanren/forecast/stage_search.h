@@ -1,0 +1,51 @@
+// StageSearch: tries cuts of a model into stages against memory.limit, by dry runs of their stages.
+// Internal to forecast/.
+#pragma once
+
+#include "tanren/forecast/fit_memory.h"
+#include "tanren/forecast/predict_stages.h"
+#include "tanren/plan/pipeline_cut.h"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace tanren {
+
+struct TriedCut {
+  PipelineCut cut;
+  std::vector<StagePrediction> stages;
+  std::vector<int64_t> needs;  // of each stage: the largest peak that its rank must have room for
+  int64_t start_bytes = 0;     // of this process before its ranks hold their stages alone
+  bool start_fits = true;
+  bool fits = true;
+
+  // The stage that needs most.
+  size_t largest() const;
+};
+
+class StageSearch {
+ public:
+  // By `plan` of `config`, which has the stages. All outlive the search.
+  StageSearch(const FitInput& input, const RunConfig& config, const Plan& plan,
+              const ModelBlocks& blocks);
+
+  // Bytes that the limit leaves for a rank; 0: no limit.
+  int64_t room() const { return room_; }
+  TriedCut tried(const PipelineCut& cut);
+  // The cut whose slowest stage has the fewest multiply-adds, of those that fit. No value: none of
+  // those that were tried does.
+  std::optional<TriedCut> fastest();
+  // The cut whose largest stage is the smallest, by what its blocks keep. No value: the model
+  // cannot have so many stages.
+  std::optional<TriedCut> smallest();
+
+ private:
+  const Plan& plan_;
+  const int64_t room_;
+  ModelBlocks least_;  // with no more bytes than its blocks need in a dry run
+  CutOptions options_;
+  StagesPredictor predictor_;
+};
+
+}  // namespace tanren

@@ -1,0 +1,367 @@
+// The memory of each stage: a dry run predicts what the rank then holds, and a plan in stages fits
+// memory.limit or is refused.
+#include "tests/stages/staged_models.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/testing.h"
+#include "tanren/comm/with_parts.h"
+#include "tanren/dry/trace_scope.h"
+#include "tanren/forecast/dry_step.h"
+#include "tanren/forecast/fit_memory.h"
+#include "tanren/forecast/predict_stages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tanren::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Eight blocks, in microbatches of two samples.
+RunConfig gpt_config(const std::string& mode, int64_t microbatches) {
+  RunConfig config = tiny_config("gpt2");
+  config.run.device = "cpu";
+  set_precision(config, mode);
+  config.model.num_layers = 8;
+  config.model.hidden_size = 64;
+  config.model.num_heads = 2;
+  config.model.vocab_size = 500;
+  config.model.context_length = 64;
+  config.model.dropout = 0.1;
+  config.data.train.fields = {"inputs: int[64] in [0, 49]", "labels: int[64] in [0, 49]"};
+  config.batch.global_batch = std::to_string(2 * microbatches);
+  config.batch.microbatch = 2;
+  return config;
+}
+
+// Each rank is a thread, whose messages go over a connection: it alone makes and frees its tensors.
+void over_connections(int stages, const std::function<void(const RankAxes&)>& each) {
+  on_gloo_ranks(stages, [&](Communicator& world) {
+    with_parts(world, /*colour=*/0, [&](const std::shared_ptr<Communicator>& pipeline) {
+      each(RankAxes{.world = RankAxis(std::shared_ptr<Communicator>(&world, [](Communicator*) {})),
+                    .data = RankAxis(),
+                    .pipeline = RankAxis(pipeline)});
+    });
+  });
+}
+
+// What each stage holds in the first update of the run, and the most before it.
+struct Metered {
+  MemoryPrediction step;
+  int64_t start_bytes = 0;
+};
+
+std::vector<Metered> metered(const StagedRun& run) {
+  const auto count = static_cast<size_t>(run.stages);
+  std::vector<const TraceScope*> traces(count);
+  std::vector<Metered> stages(count);
+  const OnRanks ranks = [&](const auto& each) {
+    over_connections(run.stages, [&](const RankAxes& axes) {
+      const TraceScope tracing;
+      traces[static_cast<size_t>(axes.pipeline.rank())] = &tracing;
+      each(axes);
+    });
+  };
+  on_mesh(ranks, run, [&](StageRank& rank) {
+    const auto stage = static_cast<size_t>(rank.state.stage->stage);
+    const size_t before = traces[stage]->size();
+    rank.step();
+    const MemoryTrace trace = traces[stage]->trace();
+    int64_t sum = 0;
+    for (size_t i = 0; i < before; ++i) {
+      sum += trace[i].bytes;
+      stages[stage].start_bytes = std::max(stages[stage].start_bytes, sum);
+    }
+    stages[stage].step = traced_peak(trace, before);
+  });
+  return stages;
+}
+
+// Of the same cut as the run's.
+std::vector<StagePrediction> predicted(const StagedRun& run) {
+  RunConfig config = run.config;
+  config.parallel.pipeline = run.stages;
+  Plan plan = rank_plan(config, run.task(), run.data, /*rank=*/0, run.stages);
+  plan.parallel.schedule = run.schedule;
+  const auto make_task = [&] { return run.task(); };
+  const ModelBlocks blocks = block_profile(plan, make_task, collated(run.data, {0, 1}).batch);
+  StagesPredictor predictor(plan, blocks, make_task, run.data);
+  return predictor.of(cut_balanced(blocks, {.stages = run.stages}).value());
+}
+
+int64_t kind_bytes(const MemoryPrediction& prediction, MemoryKind kind) {
+  return prediction.at_peak.at(static_cast<size_t>(kind));
+}
+
+// Returns what was metered.
+std::vector<Metered> expect_predicted(const StagedRun& run, double tolerance,
+                                      const std::string& what) {
+  const auto told = predicted(run);
+  auto real = metered(run);
+  EXPECT_EQ(told.size(), real.size());
+  for (size_t i = 0; i < std::min(told.size(), real.size()); ++i) {
+    const std::string where = what + ", stage " + std::to_string(i + 1);
+    const MemoryPrediction &step = told[i].step, &meter = real[i].step;
+    std::printf("%-20s predicted %9lld, metered %9lld\n", where.c_str(),
+                static_cast<long long>(step.peak_bytes), static_cast<long long>(meter.peak_bytes));
+    const auto near = [&](int64_t own, int64_t other) {
+      EXPECT_NEAR(static_cast<double>(own), static_cast<double>(other),
+                  tolerance * static_cast<double>(other))
+          << where;
+    };
+    near(step.peak_bytes, meter.peak_bytes);
+    near(told[i].start_bytes, real[i].start_bytes);
+    for (const MemoryKind kind :
+         {MemoryKind::weights, MemoryKind::gradients, MemoryKind::optimizer}) {
+      EXPECT_EQ(kind_bytes(step, kind), kind_bytes(meter, kind)) << where << ", " << name(kind);
+    }
+  }
+  return real;
+}
+
+TEST(StageMemory, is_predicted_and_1f1b_holds_half_of_gpipes_activations) {
+  for (const std::string mode : {"fp32", "bf16"}) {
+    const RunConfig config = gpt_config(mode, /*microbatches=*/8);
+    const auto data = open_dataset(config.data.train, "data.train");
+    StagedRun run{.config = config, .data = *data, .stages = 4};
+    std::map<PipelineSchedule, int64_t> activations;  // of the first stage
+    for (const auto schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe}) {
+      run.schedule = schedule;
+      const bool is_gpipe = schedule == PipelineSchedule::gpipe;
+      const auto stages = expect_predicted(run, mode == "fp32" ? 0.03 : 0.04,
+                                           mode + (is_gpipe ? " gpipe" : " 1f1b"));
+      activations[schedule] = kind_bytes(stages.at(0).step, MemoryKind::activations);
+    }
+    EXPECT_GT(activations[PipelineSchedule::one_f_one_b], 0) << mode;
+    EXPECT_LE(static_cast<double>(activations[PipelineSchedule::one_f_one_b]),
+              0.55 * static_cast<double>(activations[PipelineSchedule::gpipe]))
+        << mode;
+  }
+}
+
+TEST(StageMemory, is_predicted_with_recomputed_blocks_averages_and_a_short_microbatch) {
+  RunConfig config = gpt_config("fp32", /*microbatches=*/5);
+  config.batch.global_batch = "9";
+  config.memory.recompute = {"transformer.h.*"};
+  config.average.kind = "ema";
+  config.clip.norm = 1;
+  const auto data = open_dataset(config.data.train, "data.train");
+  StagedRun run{.config = config, .data = *data, .stages = 3};
+  for (const auto schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe}) {
+    run.schedule = schedule;
+    expect_predicted(run, 0.03, "recomputed");
+  }
+}
+
+TEST(StageMemory, is_predicted_of_layers_with_statistics_where_nothing_is_trained_below) {
+  RunConfig config = block_config("convnet", "fp32");
+  config.run.device = "cpu";
+  config.model.channels = {16, 32};
+  config.model.freeze = {"stem.*"};
+  config.data.train.fields[0] = "inputs: float[3,32,32] in [-1, 1]";
+  config.batch.global_batch = "12";
+  const auto data = open_dataset(config.data.train, "data.train");
+  expect_predicted({.config = config, .data = *data, .stages = 3}, 0.03, "convnet");
+}
+
+// What goes between its stages is bf16.
+TEST(StageMemory, is_predicted_of_outputs_in_16_bits) {
+  RunConfig config = block_config("mlp", "bf16");
+  config.run.device = "cpu";
+  config.model.hidden = {96, 96, 96};
+  config.data.train.fields[0] = "inputs: float[96] in [-1, 1]";
+  config.batch.global_batch = "48";
+  config.batch.microbatch = 12;
+  const auto data = open_dataset(config.data.train, "data.train");
+  expect_predicted({.config = config, .data = *data, .stages = 3}, 0.04, "mlp bf16");
+}
+
+TEST(StageMemory, of_a_long_window_is_that_of_a_short_one_and_its_batch) {
+  const RunConfig shorter = gpt_config("fp32", 6), longer = gpt_config("fp32", 20);
+  const auto data = open_dataset(shorter.data.train, "data.train");
+  const auto peak_of = [&](const RunConfig& config) {
+    return predicted({.config = config, .data = *data, .stages = 2})[0].step.peak_bytes;
+  };
+  constexpr int64_t kSample = 2 * 64 * 8;  // two fields of 64 tokens
+  EXPECT_EQ(peak_of(longer) - peak_of(shorter), (20 - 6) * 2 * kSample);
+}
+
+// Plans in stages on a machine with enough memory for any limit.
+class StageFit : public ::testing::Test {
+ protected:
+  StageFit() : config_(gpt_config("fp32", 4)) {
+    config_.batch.microbatch = 8;
+    config_.batch.global_batch = "32";
+    config_.memory.allocator = "cached";
+    config_.parallel.pipeline = 2;
+    config_.asked = {"batch.microbatch", "memory.recompute"};
+    data_ = open_dataset(config_.data.train, "data.train");
+  }
+  FitInput input(const RunConfig& config) const {
+    const auto make_task = [this](const RunConfig& other) {
+      return build_task(other, ModelRegistry(), *data_);
+    };
+    const Task task = make_task(config);
+    ModelProfile facts;
+    profile_parameters(*task.module, facts);
+    profile_objectives(task, facts);
+    facts.train_samples = data_->size();
+    facts.metrics = task.metrics;
+    Machine machine;
+    machine.memory_bytes = int64_t{16} << 30;
+    RunConfig alone = config;
+    alone.parallel = ParallelOptions();
+    if (config.parallel.pipeline > 1) {
+      facts.blocks = block_profile(
+          make_plan(alone, machine, facts), [&] { return make_task(config); },
+          collated(*data_, {0, 1}).batch);
+    }
+    return {.config = config,
+            .plan = [machine,
+                     facts](const RunConfig& other) { return make_plan(other, machine, facts); },
+            .make_task = make_task,
+            .dataset = data_.get(),
+            .blocks = facts.blocks};
+  }
+  Fitted fit_in(int64_t limit, RunConfig config) const {
+    if (limit > 0) config.memory.limit = std::to_string(limit);
+    if (limit > 0) config.asked.insert("memory.limit");
+    const FitInput given = input(config);
+    return fit_memory(given);
+  }
+  std::string refusal(int64_t limit, const RunConfig& config) const {
+    try {
+      fit_in(limit, config);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+  static std::string line(const Plan& plan, const std::string& key) {
+    for (const PlanLine& line : plan.lines) {
+      if (line.key == key) return line.value + "|" + line.reason;
+    }
+    return "no line";
+  }
+  static int64_t largest(const Fitted& fitted) {
+    int64_t most = 0;
+    for (const auto& stage : fitted.stages) most = std::max(most, stage.step.peak_bytes);
+    return most;
+  }
+  // The limit that leaves a peak no room by a byte.
+  static int64_t just_below(int64_t peak) { return (taken(peak) - 1) / 15 * 16; }
+
+  RunConfig config_;
+  std::unique_ptr<Dataset> data_;
+};
+
+TEST_F(StageFit, tells_the_peak_of_each_stage) {
+  const Fitted fitted = fit_in(0, config_);
+  ASSERT_EQ(fitted.stages.size(), 2u);
+  EXPECT_FALSE(fitted.prediction);
+  EXPECT_THAT(line(fitted.plan, "stage_1"), HasSubstr("; its peak: "));
+  EXPECT_THAT(line(fitted.plan, "stage_2"), HasSubstr("; its peak: "));
+  EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("by a dry run of each stage"));
+  EXPECT_EQ(predicted_peak(fitted), fitted.stages[0].step.peak_bytes);
+  RunConfig threads = config_;
+  threads.parallel.ranks = "threads";
+  EXPECT_EQ(predicted_peak(fit_in(0, threads)),
+            fitted.stages[0].step.peak_bytes + fitted.stages[1].step.peak_bytes);
+}
+
+TEST_F(StageFit, cuts_elsewhere_where_the_fastest_cut_does_not_fit) {
+  const Fitted free = fit_in(0, config_);
+  const int64_t limit = just_below(largest(free));
+  const Fitted fitted = fit_in(limit, config_);
+  EXPECT_NE(fitted.plan.parallel.cut_at, free.plan.parallel.cut_at);
+  EXPECT_LT(largest(fitted), largest(free));
+  EXPECT_THAT(line(fitted.plan, "cut_at"), HasSubstr("of those cuts that fit memory_limit"));
+  const int64_t room = room_for_step(fitted.plan, 0);
+  for (const StagePrediction& stage : fitted.stages) {
+    EXPECT_LE(taken(stage.step.peak_bytes), room);
+    EXPECT_LE(taken(stage.start_bytes), room);
+  }
+  RunConfig asked = config_;
+  asked.parallel.cut_at = free.plan.parallel.cut_at;
+  asked.asked.insert("parallel.cut_at");
+  const std::string error = refusal(limit, asked);
+  EXPECT_THAT(error, HasSubstr("leaves a stage "));
+  EXPECT_THAT(error, HasSubstr(", and stage 1 of 2 ("));
+  EXPECT_THAT(error, HasSubstr(" more; a limit for this cut: memory.limit = \""));
+  EXPECT_THAT(error, HasSubstr("; parallel.cut_at = [] needs at most "));
+}
+
+TEST_F(StageFit, refuses_what_no_cut_fits_with_changes_that_do) {
+  const int64_t limit = just_below(largest(fit_in(0, config_)) * 2 / 3);
+  const std::string error = refusal(limit, config_);
+  EXPECT_THAT(error, HasSubstr("of 2 (transformer."));
+  EXPECT_THAT(error, HasSubstr("more, and other cuts do not fit either; a limit for this cut"));
+  EXPECT_THAT(error, HasSubstr("; memory.recompute = [\"*\"] needs at most "));
+  const size_t smaller = error.find("; batch.microbatch = ");
+  ASSERT_NE(smaller, std::string::npos) << error;
+  RunConfig changed = config_;
+  changed.batch.microbatch = std::stoll(error.substr(smaller + 21));
+  EXPECT_EQ(refusal(limit, changed), "accepted");
+  changed = config_;
+  changed.memory.recompute = {"*"};
+  EXPECT_EQ(refusal(limit, changed), "accepted");
+  changed = config_;
+  const size_t mebibytes = error.find("memory.limit = \"") + 16;
+  changed.memory.limit = error.substr(mebibytes, error.find('"', mebibytes) - mebibytes);
+  EXPECT_EQ(refusal(0, changed), "accepted") << changed.memory.limit;
+}
+
+TEST_F(StageFit, divides_the_limit_among_stages_in_threads) {
+  const int64_t limit = just_below(largest(fit_in(0, config_))) + (1 << 20);
+  EXPECT_EQ(refusal(limit, config_), "accepted");
+  RunConfig threads = config_;
+  threads.parallel.ranks = "threads";
+  EXPECT_THAT(refusal(limit, threads), HasSubstr("leaves each stage "));
+  EXPECT_EQ(refusal(2 * limit, threads), "accepted");
+}
+
+// A stage of one block would do, but the whole model is made first.
+TEST_F(StageFit, refuses_a_model_that_its_ranks_cannot_make) {
+  config_.model.hidden_size = 256;
+  config_.optimizer.kind = "sgd";
+  config_.optimizer.momentum = 0;
+  config_.parallel.pipeline = 8;
+  config_.batch.microbatch = 1;
+  config_.batch.global_batch = "1";
+  const Fitted fitted = fit_in(0, config_);
+  const int64_t whole = fitted.stages[0].whole_bytes;
+  EXPECT_GT(whole, largest(fitted));
+  EXPECT_THAT(refusal(just_below(whole), config_),
+              HasSubstr("to make the whole model, before it drops what other stages hold"));
+}
+
+TEST_F(StageFit, of_a_run_that_one_rank_cannot_hold_is_told_and_holds) {
+  RunConfig whole = config_;
+  whole.parallel.pipeline = 1;
+  whole.batch.microbatch = 0;
+  whole.batch.global_batch = "4";
+  whole.asked = {};
+  // The first limit, from above, that one rank does not have.
+  int64_t limit = 32 << 20;
+  while (refusal(limit, whole) == "accepted") limit -= limit / 16;
+  const std::string error = refusal(limit, whole);
+  EXPECT_THAT(error, HasSubstr("; parallel.pipeline = 2"));
+  EXPECT_THAT(error, HasSubstr("on as many ranks with this limit each needs at most "));
+  RunConfig staged = whole;
+  staged.parallel.pipeline = 2;
+  if (error.find("parallel.pipeline = 2 with memory.recompute = [\"*\"]") != std::string::npos) {
+    staged.memory.recompute = {"*"};
+  }
+  EXPECT_EQ(refusal(limit, staged), "accepted");
+}
+
+}  // namespace
+}  // namespace tanren::testing
