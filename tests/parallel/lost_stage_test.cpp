@@ -1,7 +1,8 @@
 // One rank of two stages and two replicas dies at a chosen moment: the other processes end within
 // 10 s, each with one line that names it, and the run goes on as one stage, as three and as threads,
 // with the log of a run that nothing disturbed.
-#include "tests/parallel/launcher_process.h"
+#include "tanren/base/seconds.h"
+#include "tanren/base/testing.h"
 #include "tests/support/child.h"
 #include "tests/support/run_log.h"
 #include "tests/support/shell.h"
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <ostream>
 #include <string>
