@@ -1,9 +1,9 @@
-// Stages with a device each, or taking turns on one, train as one device without stages, and that as
-// the CPU: over the messages of threads and over messages that work as NCCL's.
+// Stages with a device each, or taking turns on one, train as one device without stages, and as the
+// CPU: over the messages of threads and over messages that work as NCCL's.
+#include "tests/stages/staged_models.h"
 #include "tests/support/accelerator/accelerator.h"
 #include "tests/support/accelerator/collectives.h"
 #include "tests/support/loop_run.h"
-#include "tests/stages/staged_models.h"
 
 #include "tanren/comm/c10d_communicator.h"
 #include "tanren/comm/with_parts.h"
@@ -50,9 +50,8 @@ OnRanks over_collectives(int stages, int replicas, int devices) {
       const Part all(&world, [](Communicator*) {});
       with_parts(world, world.rank() % replicas, [&](const Part& pipeline) {
         with_parts(world, world.rank() / replicas, [&](const Part& data) {
-          each(RankAxes{.world = RankAxis(all),
-                        .data = RankAxis(data),
-                        .pipeline = RankAxis(pipeline)});
+          each(RankAxes{
+              .world = RankAxis(all), .data = RankAxis(data), .pipeline = RankAxis(pipeline)});
         });
       });
     });

@@ -1,6 +1,6 @@
 // One rank of two stages and two replicas dies at a chosen moment: the other processes end within
-// 10 s, each with one line that names it, and the run goes on as one stage, as three and as threads,
-// with the log of a run that nothing disturbed.
+// 10 s, each with one line that names it, and the run goes on as one stage, as three and as
+// threads, with the log of a run that nothing disturbed.
 #include "tanren/base/seconds.h"
 #include "tanren/base/testing.h"
 #include "tests/support/child.h"
@@ -26,8 +26,8 @@ using std::chrono::seconds;
 
 const std::string kMortal = TANREN_TEST_PROGRAM;
 
-// Each replica has seven samples of a batch, in four microbatches. An evaluation takes three batches
-// of each replica.
+// Each replica has seven samples of a batch, in four microbatches. An evaluation takes three
+// batches of each replica.
 constexpr const char* kConfig = R"([run]
 seed = 7
 threads = 1
@@ -87,8 +87,7 @@ class LostStage : public ::testing::TestWithParam<Moment> {
                                               "LOCAL_RANK=" + number, "LOCAL_WORLD_SIZE=4",
                                               "OMP_WAIT_POLICY=PASSIVE"};
       if (rank == moment.rank) {
-        environment.insert(environment.end(), moment.environment.begin(),
-                           moment.environment.end());
+        environment.insert(environment.end(), moment.environment.begin(), moment.environment.end());
       }
       ranks.emplace_back(
           std::vector<std::string>{kMortal, "run", at("run.toml"), "--quiet", "--out", at("cut"),
@@ -134,8 +133,8 @@ TEST_P(LostStage, is_named_by_the_others_and_the_run_goes_on_in_any_layout) {
       const std::string text = rank.text();
       EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
       TANREN_EXPECT_CONTAINS(text, "[comm] rank " + std::to_string(moment.rank) + " (");
-      TANREN_EXPECT_CONTAINS(text, ", pid " + std::to_string(lost.pid()) +
-                                       ") is gone without a word (");
+      TANREN_EXPECT_CONTAINS(text,
+                             ", pid " + std::to_string(lost.pid()) + ") is gone without a word (");
     }
     EXPECT_LT(seconds_since(start), 10);
     std::printf("died %s: the others ended in %.2f s\n", moment.name, seconds_since(start));
@@ -143,15 +142,14 @@ TEST_P(LostStage, is_named_by_the_others_and_the_run_goes_on_in_any_layout) {
   EXPECT_EQ(last_checkpoint(at("cut")), moment.saved);
   if (HasFailure()) return;
   expect_goes_on(kMortal, "whole", "");
-  expect_goes_on(TANREN_BINARY " launch -n 3 -- " + kMortal, "three",
-                 " --set parallel.pipeline=3");
+  expect_goes_on(TANREN_BINARY " launch -n 3 -- " + kMortal, "three", " --set parallel.pipeline=3");
   expect_goes_on(kMortal, "threads",
                  " --set parallel.pipeline=2 --set parallel.replicas=2"
                  " --set parallel.ranks=threads");
 }
 
-// Ranks 0 and 1 have the first stage. All but the evaluation die in update 7 or in the checkpoint of
-// step 8.
+// Ranks 0 and 1 have the first stage. All die in update 7, but in a checkpoint and an evaluation in
+// that of step 8.
 INSTANTIATE_TEST_SUITE_P(
     Moments, LostStage,
     ::testing::Values(

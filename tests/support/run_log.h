@@ -1,5 +1,5 @@
-// What a run's folder holds. Compares the logs of two runs: the same lines, numbers to 1e-9, for any
-// number of ranks and microsteps. Torch-free. Included by tests only.
+// What a run's folder holds. Compares the logs of two runs: the same lines, numbers to 1e-9, for
+// any number of ranks and microsteps. Torch-free. Included by tests only.
 #pragma once
 
 #include "tanren/base/file.h"

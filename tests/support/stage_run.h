@@ -65,8 +65,8 @@ struct StageRank {
     Plan plan = rank_plan(run.config, task, data, static_cast<int>(axes.data.rank()),
                           static_cast<int>(axes.data.size()));
     if (plan.device.device != "cpu") {
-      plan.device.device = device_name(read_device_name(plan.device.device)->kind,
-                                       axes.world.rank() % run.devices);
+      plan.device.device =
+          device_name(read_device_name(plan.device.device)->kind, axes.world.rank() % run.devices);
     }
     parts = build_parts(plan, nullptr);
     parts.ranks = std::make_shared<Ranks>(axes, plan.parallel, open_windows);
