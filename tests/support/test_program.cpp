@@ -4,8 +4,8 @@
 // waiting: an mlp whose predict call number $WAIT_AT (from 1) creates the file $WAIT_FILE<rank> and
 // waits until the test removes it, so that an evaluation lasts as long as the test wants.
 // mortal: an mlp whose process kills itself when it comes to $DIE_POINT for the $DIE_AT-th time
-// (from 1): the "forward" or the "backward" of a microbatch (the latter on the last stage alone), an
-// "update" by AdamW, or an "evaluation" of a batch.
+// (from 1): the "forward" or the "backward" of a microbatch (the latter on the last stage alone),
+// an "update" by AdamW, or an "evaluation" of a batch.
 #include "tanren/cli.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/registry.h"
