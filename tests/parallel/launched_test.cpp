@@ -77,16 +77,8 @@ class Launched : public ::testing::Test {
       ++count;
     return count;
   }
-  // The highest step with a complete checkpoint; 0 if there is none.
   int64_t last_checkpoint(const std::string& out) const {
-    int64_t last = 0;
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(at(out) / "checkpoints", none)) {
-      const std::string name = entry.path().filename();
-      if (name.rfind("step-", 0) != 0 || !fs::exists(entry.path() / "COMPLETE")) continue;
-      last = std::max<int64_t>(last, std::stoll(name.substr(5)));
-    }
-    return last;
+    return testing::last_checkpoint(at(out));
   }
   // The process of each rank, as printed by rank 0.
   static std::map<int, pid_t> ranks_of(const std::string& told) {

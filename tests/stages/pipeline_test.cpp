@@ -5,56 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace tanren::testing {
 namespace {
-
-constexpr double kBitwise = 0;
-
-at::Tensor in_one_row(const TensorMap& tensors, const TensorMap& order) {
-  std::vector<at::Tensor> all;
-  for (const auto& [name, tensor] : order) {
-    all.push_back(tensors.at(name).to(at::kDouble).flatten());
-  }
-  return at::cat(all);
-}
-
-void expect_same_tensors(const TensorMap& staged, const TensorMap& whole, double tolerance) {
-  ASSERT_EQ(staged.size(), whole.size());
-  if (tolerance > 0) {
-    if (whole.size() == 0) return;
-    EXPECT_LT(relative(in_one_row(staged, whole), in_one_row(whole, whole)), tolerance);
-    return;
-  }
-  for (const auto& [name, tensor] : whole) {
-    EXPECT_TRUE(at::equal(staged.at(name), tensor)) << name;
-  }
-}
-
-void expect_same(double staged, double whole, double tolerance) {
-  const bool is_same = staged == whole || (std::isnan(staged) && std::isnan(whole)) ||
-                       std::abs(staged - whole) <= tolerance * std::abs(whole);
-  EXPECT_TRUE(is_same) << staged << " in stages, " << whole << " without";
-}
-
-// `tolerance`: relative; 0: bitwise.
-void expect_same(const Trained& staged, const Trained& whole, double tolerance) {
-  ASSERT_EQ(staged.losses.size(), whole.losses.size());
-  for (size_t i = 0; i < whole.losses.size(); ++i) {
-    SCOPED_TRACE("update " + std::to_string(i + 1));
-    expect_same(staged.losses[i], whole.losses[i], tolerance);
-    expect_same(staged.norms[i], whole.norms[i], tolerance);
-  }
-  EXPECT_EQ(staged.scales, whole.scales);
-  EXPECT_EQ(staged.actions, whole.actions);
-  EXPECT_EQ(staged.microsteps, whole.microsteps);
-  expect_same_tensors(staged.tensors, whole.tensors, tolerance);
-  expect_same_tensors(staged.averages, whole.averages, tolerance);
-}
 
 std::string told(const StagedRun& run) {
   return std::to_string(run.stages) + " stages, " + std::to_string(run.replicas) + " replicas, " +

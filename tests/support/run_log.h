@@ -1,5 +1,5 @@
-// Compares the logs of two runs: the same lines, numbers to 1e-9, for any number of ranks and
-// microsteps. Torch-free. Included by tests only.
+// What a run's folder holds. Compares the logs of two runs: the same lines, numbers to 1e-9, for
+// any number of ranks and microsteps. Torch-free. Included by tests only.
 #pragma once
 
 #include "tanren/base/file.h"
@@ -10,10 +10,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace tanren::testing {
@@ -23,6 +25,18 @@ inline std::vector<nlohmann::json> read_log(const std::filesystem::path& folder)
   std::istringstream text(read_file(folder / "log.jsonl"));
   for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
   return lines;
+}
+
+// The highest step with a complete checkpoint; 0 if there is none.
+inline int64_t last_checkpoint(const std::filesystem::path& folder) {
+  int64_t last = 0;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "checkpoints", none)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("step-") || !std::filesystem::exists(entry.path() / "COMPLETE")) continue;
+    last = std::max<int64_t>(last, std::stoll(name.substr(5)));
+  }
+  return last;
 }
 
 inline void expect_same_json(const nlohmann::json& a, const nlohmann::json& b,

@@ -2,6 +2,7 @@
 // of the model and drives its own run update by update.
 #pragma once
 
+#include "tanren/config/device_name.h"
 #include "tanren/data/collated.h"
 #include "tanren/forecast/block_profile.h"
 #include "tanren/forecast/stages.h"
@@ -10,10 +11,14 @@
 #include "tanren/train/on_ranks.h"
 #include "tests/support/rank_run.h"
 
+#include <gtest/gtest.h>
+
 #include <atomic>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +32,7 @@ struct StagedRun {
   int stages = 1;
   int replicas = 1;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int devices = 1;  // of the config's kind, unless it is the CPU; ranks take turns on them
 
   Task task() const { return make_task ? make_task() : build_task(config, ModelRegistry(), data); }
 };
@@ -56,8 +62,12 @@ struct StageRank {
     static std::mutex one_at_a_time;  // models draw from the process's generator
     const std::lock_guard lock(one_at_a_time);
     Task task = run.task();
-    const Plan plan = rank_plan(run.config, task, data, static_cast<int>(axes.data.rank()),
-                                static_cast<int>(axes.data.size()));
+    Plan plan = rank_plan(run.config, task, data, static_cast<int>(axes.data.rank()),
+                          static_cast<int>(axes.data.size()));
+    if (plan.device.device != "cpu") {
+      plan.device.device =
+          device_name(read_device_name(plan.device.device)->kind, axes.world.rank() % run.devices);
+    }
     parts = build_parts(plan, nullptr);
     parts.ranks = std::make_shared<Ranks>(axes, plan.parallel, open_windows);
     parts.stage = std::move(stage);
@@ -86,7 +96,8 @@ inline void on_mesh(const OnRanks& ranks, const StagedRun& run,
       stage->schedule = run.schedule;
     }
     StageRank rank(run, axes, std::move(stage), open_windows);
-    axes.world.communicator().sum(at::zeros({1}));  // an update seeds that generator
+    Communicator& world = axes.world.communicator();
+    world.sum(at::zeros({1}, at::TensorOptions(world.device())));  // an update seeds that generator
     work(rank);
   });
 }
@@ -117,10 +128,11 @@ inline Trained trained(const OnRanks& ranks, const StagedRun& run, int updates) 
     const std::lock_guard lock(mutex);
     const auto keep = [&](const TensorMap& tensors, TensorMap& all) {
       for (const auto& [name, tensor] : tensors) {
+        const at::Tensor own = tensor.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
         if (all.contains(name)) {  // of another replica or stage: bitwise the same
-          EXPECT_TRUE(at::equal(all.at(name), tensor)) << name;
+          EXPECT_TRUE(at::equal(all.at(name), own)) << name;
         } else {
-          all.set(name, tensor.clone());
+          all.set(name, own);
         }
       }
     };
@@ -142,6 +154,49 @@ inline Trained trained(const OnRanks& ranks, const StagedRun& run, int updates) 
 inline Trained trained(const StagedRun& run, int updates) {
   const Mesh mesh(run.stages, run.replicas);
   return trained([&](const auto& each) { mesh.run(each); }, run, updates);
+}
+
+inline constexpr double kBitwise = 0;  // a tolerance
+
+inline at::Tensor in_one_row(const TensorMap& tensors, const TensorMap& order) {
+  std::vector<at::Tensor> all;
+  for (const auto& [name, tensor] : order) {
+    all.push_back(tensors.at(name).to(at::kDouble).flatten());
+  }
+  return at::cat(all);
+}
+
+inline void expect_same_tensors(const TensorMap& staged, const TensorMap& whole, double tolerance) {
+  ASSERT_EQ(staged.size(), whole.size());
+  if (tolerance > 0) {
+    if (whole.size() == 0) return;
+    EXPECT_LT(relative(in_one_row(staged, whole), in_one_row(whole, whole)), tolerance);
+    return;
+  }
+  for (const auto& [name, tensor] : whole) {
+    EXPECT_TRUE(at::equal(staged.at(name), tensor)) << name;
+  }
+}
+
+inline void expect_same(double staged, double whole, double tolerance) {
+  const bool is_same = staged == whole || (std::isnan(staged) && std::isnan(whole)) ||
+                       std::abs(staged - whole) <= tolerance * std::abs(whole);
+  EXPECT_TRUE(is_same) << staged << " in stages, " << whole << " without";
+}
+
+// `tolerance`: relative; 0: bitwise.
+inline void expect_same(const Trained& staged, const Trained& whole, double tolerance) {
+  ASSERT_EQ(staged.losses.size(), whole.losses.size());
+  for (size_t i = 0; i < whole.losses.size(); ++i) {
+    SCOPED_TRACE("update " + std::to_string(i + 1));
+    expect_same(staged.losses[i], whole.losses[i], tolerance);
+    expect_same(staged.norms[i], whole.norms[i], tolerance);
+  }
+  EXPECT_EQ(staged.scales, whole.scales);
+  EXPECT_EQ(staged.actions, whole.actions);
+  EXPECT_EQ(staged.microsteps, whole.microsteps);
+  expect_same_tensors(staged.tensors, whole.tensors, tolerance);
+  expect_same_tensors(staged.averages, whole.averages, tolerance);
 }
 
 }  // namespace tanren::testing

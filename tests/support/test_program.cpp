@@ -1,23 +1,33 @@
-// tanren with two more models, for tests of processes.
+// tanren with three more models, for tests of processes.
 // torch_dropout: uses torch's own dropout, which draws from the process's generator. Each rank
 // appends what it drew in training to $TORCH_DROPOUT_DRAWS<rank>, a line per forward.
 // waiting: an mlp whose predict call number $WAIT_AT (from 1) creates the file $WAIT_FILE<rank> and
 // waits until the test removes it, so that an evaluation lasts as long as the test wants.
+// mortal: an mlp whose process kills itself when it comes to $DIE_POINT for the $DIE_AT-th time
+// (from 1): the "forward" or the "backward" of a microbatch (the latter on the last stage alone),
+// an "update" by AdamW, or an "evaluation" of a batch.
 #include "tanren/cli.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/registry.h"
 #include "tanren/model/supervised.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <torch/nn/modules/linear.h>
 
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 namespace {
 
@@ -70,6 +80,40 @@ tanren::Task waiting(tanren::ModelOptions options, const tanren::DataInfo& info)
   return task;
 }
 
+bool dies_at(std::string_view point) { return from_environment("DIE_POINT", "") == point; }
+
+void come_to(std::string_view point) {
+  static std::atomic<int64_t> times = 0;
+  if (!dies_at(point)) return;
+  if (++times == std::stoll(from_environment("DIE_AT", "0"))) ::kill(::getpid(), SIGKILL);
+}
+
+std::unique_ptr<at::ObserverContext> see_update(const at::RecordFunction& function) {
+  if (std::string_view(function.name()) == "aten::_fused_adamw_") come_to("update");
+  return nullptr;
+}
+
+tanren::Task mortal(tanren::ModelOptions options, const tanren::DataInfo& info) {
+  options.kind = "mlp";
+  tanren::Task task = tanren::ModelRegistry().make(options, info);
+  auto& forward = task.phases.front().forward;
+  forward = [inner = std::move(forward)](const tanren::Batch& batch) {
+    if (tanren::is_dry(batch["inputs"])) return inner(batch);
+    come_to("forward");
+    tanren::Terms terms = inner(batch);
+    const at::Tensor& sum = terms.front().sum;
+    if (sum.requires_grad()) {
+      sum.register_hook([](const at::Tensor& /*gradient*/) { come_to("backward"); });
+    }
+    return terms;
+  };
+  task.predict = [inner = std::move(task.predict)](const tanren::Batch& batch) {
+    if (!tanren::is_dry(batch["inputs"])) come_to("evaluation");
+    return inner(batch);
+  };
+  return task;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -82,5 +126,7 @@ int main(int argc, char** argv) {
         return tanren::supervised(module, options, info);
       });
   models.add("waiting", waiting);
+  models.add("mortal", mortal);
+  if (dies_at("update")) at::addGlobalCallback(at::RecordFunctionCallback(see_update));
   return tanren::cli::main(argc, argv, models);
 }

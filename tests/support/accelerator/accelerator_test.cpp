@@ -10,6 +10,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <chrono>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -392,7 +393,7 @@ TEST_P(AcceleratorFault, a_sum_over_ranks_is_read_before_its_wait) {
     at::accelerator::synchronizeDevice(device.index());
     EXPECT_TRUE(at::equal(twice.cpu(), at::full({4}, 6.0F)));
   });
-  judge({"aten::mul", "reads what sum over ranks on stream 7", "wrote"});
+  judge({"aten::mul", "reads what sum over ranks on stream ", "wrote"});
 }
 
 TEST_P(AcceleratorFault, a_gathers_source_is_dropped_before_its_wait) {
@@ -405,7 +406,90 @@ TEST_P(AcceleratorFault, a_gathers_source_is_dropped_before_its_wait) {
     part = at::Tensor();
     EXPECT_EQ(whole.sum().item<float>(), 8);
   });
-  judge({"is freed while gather on stream 7", "record_stream is missing"});
+  judge({"is freed while gather on stream ", "record_stream is missing"});
+}
+
+TEST_P(AcceleratorFault, a_message_is_read_before_its_wait) {
+  on_two_ranks([&](c10d::Backend& backend, const at::Device& device) {
+    const int other = 1 - device.index();
+    std::vector<at::Tensor> mine = {at::full({4}, 3.0F, on(device))},
+                            theirs = {at::empty({4}, on(device))};
+    backend.startCoalescing();
+    backend.recv(theirs, other, 0);
+    backend.send(mine, other, 0);
+    const auto work = backend.endCoalescing();
+    if (!right()) {
+      while (!work->isCompleted()) std::this_thread::yield();
+    } else {
+      work->wait();
+    }
+    const at::Tensor twice = theirs[0] * 2;
+    at::accelerator::synchronizeDevice(device.index());
+    EXPECT_TRUE(at::equal(twice.cpu(), at::full({4}, 6.0F)));
+  });
+  judge({"aten::mul", "reads what message on stream ", "wrote"});
+}
+
+TEST_P(AcceleratorFault, a_message_leaves_before_its_maker_has_ended) {
+  on_two_ranks([&](c10d::Backend& backend, const at::Device& device) {
+    std::vector<at::Tensor> tensors = {at::empty({4}, on(device))};
+    if (device.index() == 1) {
+      backend.recv(tensors, 0, 0)->wait();
+    } else {
+      const auto side = devices_.getStreamFromGlobalPool(device);
+      order(devices_.getStream(device), side);
+      {
+        const c10::StreamGuard guard(side);
+        tensors[0].fill_(3);
+      }
+      if (right()) order(side, devices_.getStream(device));
+      backend.send(tensors, 1, 0)->wait();
+    }
+    at::accelerator::synchronizeDevice(device.index());
+  });
+  judge({"message on stream ", "reads what aten::fill_"});
+}
+
+TEST_F(Accelerator, sends_the_messages_of_a_group_in_both_directions_and_groups_in_order) {
+  const auto group = RankGroup::of(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      const at::Device device(kType, static_cast<c10::DeviceIndex>(rank));
+      const auto backend = group->part("pair", 2)->backend(rank);
+      std::vector<c10::intrusive_ptr<c10d::Work>> works;
+      std::vector<Tensors> kept;
+      for (int i = 0; i < 3; ++i) {
+        kept.push_back({at::full({2}, 10 * rank + i, on(device))});
+        kept.push_back({at::empty({2}, on(device))});
+        backend->startCoalescing();
+        backend->send(kept[kept.size() - 2], 1 - rank, 0);
+        backend->recv(kept.back(), 1 - rank, 0);
+        works.push_back(backend->endCoalescing());
+      }
+      for (int i = 2; i >= 0; --i) {
+        works[static_cast<size_t>(i)]->wait();
+        EXPECT_EQ(kept[static_cast<size_t>(2 * i + 1)][0].sum().item<float>(),
+                  2.0F * static_cast<float>(10 * (1 - rank) + i));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+// As NCCL with one stream: each rank waits for the other's second operation.
+TEST_F(Accelerator, lets_two_ranks_whose_orders_differ_wait_for_each_other) {
+  on_two_ranks([&](c10d::Backend& backend, const at::Device& device) {
+    std::vector<at::Tensor> message = {at::ones({2}, on(device))},
+                            sum = {at::ones({2}, on(device))};
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    if (device.index() == 0) works.push_back(backend.send(message, 1, 0));
+    works.push_back(backend.allreduce(sum));
+    if (device.index() == 1) works.push_back(backend.recv(message, 0, 0));
+    for (const auto& work : works) {
+      EXPECT_THROW(work->wait(std::chrono::milliseconds(100)), c10::Error);
+    }
+  });
 }
 
 TEST_F(Accelerator, sums_gathers_scatters_and_sends_over_ranks) {

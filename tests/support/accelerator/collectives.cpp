@@ -4,7 +4,10 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -18,59 +21,72 @@ using Tensors = std::vector<at::Tensor>;
 // Computes on the device's memory; by rank.
 using Kernel = std::function<void(const Tensors& from, const Tensors& to)>;
 
-// The n-th collective of a group.
-struct Meeting {
-  Tensors from, to;  // by rank, until all have come
-  int missing = 0;
+struct Message {
+  bool is_sent;  // else received
+  int rank;      // the other
+  at::Tensor tensor;
+  bool is_done = false;
 };
+
+// What a rank has started: its part of a collective, or messages.
+struct Operation {
+  const char* what;
+  int stream;   // of the group, on the rank's device
+  Clock given;  // what the rank's stream had when it started
+  at::Tensor from = {}, to = {};
+  Kernel kernel = {};  // empty: messages
+  std::vector<Message> messages = {};
+  bool is_done = false;
+  Clock ended = {};
+};
+
+// NCCL lets a host go on while a lost rank keeps its stream waiting. Here the host waits as well.
+constexpr std::chrono::seconds kTimeout{60};
 
 class Group final : public RankGroup, public std::enable_shared_from_this<Group> {
  public:
-  explicit Group(int size) : size_(size) {}
-  int size() const { return size_; }
+  explicit Group(int size) : queues_(at_index(size)) {}
+  int size() const { return static_cast<int>(queues_.size()); }
   c10::intrusive_ptr<c10d::Backend> backend(int rank) override;
-
-  // Rank `rank` starts its next collective. The last rank to come launches it, for all.
-  std::shared_ptr<Meeting> come(int rank, int64_t number, const char* what, const at::Tensor& from,
-                                const at::Tensor& to, const Kernel& kernel) {
-    TORCH_CHECK(is_here(from) && is_here(to), what, " of a tensor on ", from.device());
-    const int stream = stream_of(to);
-    order(current_stream(to.device().index()), stream);
+  std::shared_ptr<RankGroup> part(const std::string& name, int size) override {
     const std::lock_guard lock(mutex_);
-    auto& meeting = open_[number];
-    if (!meeting) {
-      meeting = std::make_shared<Meeting>();
-      meeting->from.resize(at_index(size_));
-      meeting->to.resize(at_index(size_));
-      meeting->missing = size_;
+    auto& part = parts_[name];
+    if (!part) part = std::make_shared<Group>(size);
+    TORCH_CHECK(part->size() == size, "part ", name, " has ", part->size(), " ranks");
+    return part;
+  }
+
+  std::shared_ptr<Operation> start(int rank, Operation operation) {
+    const auto started = std::make_shared<Operation>(std::move(operation));
+    const std::lock_guard lock(mutex_);
+    queues_[at_index(rank)].push_back(started);
+    while (advance()) {
     }
-    const auto mine = meeting;
-    mine->from[at_index(rank)] = from;
-    mine->to[at_index(rank)] = to;
-    if (mine->missing == 1) {
-      launch_for_all(what, *mine, kernel);
-      open_.erase(number);
-    }
-    --mine->missing;
     changed_.notify_all();
-    return mine;
+    return started;
+  }
+  // Of what begins now with tensors on this device.
+  Operation begun(const char* what, const at::Tensor& tensor) const {
+    TORCH_CHECK(is_here(tensor), what, " of a tensor on ", tensor.device());
+    const auto device = tensor.device().index();
+    return {.what = what,
+            .stream = stream_at(device, 1 + kPoolStreams + number_ % kGroupStreams),
+            .given = record(current_stream(device))};
   }
 
-  bool is_complete(const Meeting& meeting) {
+  bool is_done(const Operation& operation) {
     const std::lock_guard lock(mutex_);
-    return meeting.missing == 0;
+    return operation.is_done;
   }
-  // A kernel here runs when it is launched, so the host waits until all ranks have come.
-  void wait(const Meeting& meeting, std::chrono::milliseconds timeout) {
+  // A kernel here runs when it is launched, so the host waits until all its ranks have come.
+  void wait(const Operation& operation, std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
-    const auto over = [&] { return meeting.missing == 0 || aborted_; };
-    if (timeout.count() > 0) {
-      TORCH_CHECK(changed_.wait_for(lock, timeout, over), "a collective timed out after ",
-                  timeout.count(), " ms");
-    } else {
-      changed_.wait(lock, over);
-    }
-    TORCH_CHECK(meeting.missing == 0, "the communicator was aborted");
+    if (timeout.count() <= 0) timeout = kTimeout;
+    const auto over = [&] { return operation.is_done || aborted_; };
+    TORCH_CHECK(changed_.wait_for(lock, timeout, over), operation.what, " timed out after ",
+                timeout.count(), " ms");
+    TORCH_CHECK(operation.is_done, "the communicator was aborted");
+    block(current_stream(device_of(operation.stream)), operation.ended);
   }
   void abort() {
     const std::lock_guard lock(mutex_);
@@ -78,52 +94,113 @@ class Group final : public RankGroup, public std::enable_shared_from_this<Group>
     changed_.notify_all();
   }
 
-  static int stream_of(const at::Tensor& tensor) {
-    return stream_at(tensor.device().index(), kStreams - 1);
+ private:
+  // What `rank` is at; null: nothing.
+  Operation* front(size_t rank) {
+    return queues_[rank].empty() ? nullptr : queues_[rank].front().get();
+  }
+  // Whether something happened.
+  bool advance() {
+    bool has_moved = advance_collective();
+    for (size_t from = 0; from < queues_.size(); ++from) {
+      for (size_t to = 0; to < queues_.size(); ++to) has_moved |= advance_message(from, to);
+    }
+    for (auto& queue : queues_) has_moved |= end_messages(queue);
+    return has_moved;
   }
 
- private:
-  static void launch_for_all(const char* what, Meeting& meeting, const Kernel& kernel) {
-    const int first = stream_of(meeting.to[0]);
+  bool advance_collective() {
+    std::vector<Operation*> all;
+    for (size_t rank = 0; rank < queues_.size(); ++rank) {
+      all.push_back(front(rank));
+      if (all.back() == nullptr || !all.back()->kernel) return false;
+    }
+    const int first = all[0]->stream;
     std::vector<Use> uses;
     Tensors from, to;
-    for (const at::Tensor& tensor : meeting.from) {
-      uses.push_back(use_of(tensor, /*writes=*/false));
-      from.push_back(inside(tensor));
+    for (const Operation* one : all) {
+      uses.push_back(use_of(one->from, /*writes=*/false));
+      from.push_back(inside(one->from));
     }
-    for (const at::Tensor& tensor : meeting.to) {
-      uses.push_back(use_of(tensor, /*writes=*/true));
-      to.push_back(inside(tensor));
-      order(stream_of(tensor), first);
+    for (const Operation* one : all) {
+      uses.push_back(use_of(one->to, /*writes=*/true));
+      to.push_back(inside(one->to));
+      block(one->stream, one->given);
+      order(one->stream, first);
     }
-    launch(first, what, uses, [&] { kernel(from, to); });
-    for (const at::Tensor& tensor : meeting.to) order(first, stream_of(tensor));
-    meeting.from.clear();
-    meeting.to.clear();
+    launch(first, all[0]->what, uses, [&] { all[0]->kernel(from, to); });
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      order(first, all[rank]->stream);
+      end(queues_[rank]);
+    }
+    return true;
   }
 
-  const int size_;
+  Message* message_of(size_t rank, size_t other, bool is_sent) {
+    Operation* const own = front(rank);
+    if (own == nullptr) return nullptr;
+    for (Message& message : own->messages) {
+      const bool is_it = message.is_sent == is_sent && at_index(message.rank) == other;
+      if (is_it && !message.is_done) return &message;
+    }
+    return nullptr;
+  }
+  // The copy runs on the receiver's stream, and both streams wait for each other.
+  bool advance_message(size_t from, size_t to) {
+    Message *sent = message_of(from, to, true), *received = message_of(to, from, false);
+    if (sent == nullptr || received == nullptr) return false;
+    for (const size_t rank : {from, to}) block(front(rank)->stream, front(rank)->given);
+    const int sends = front(from)->stream, receives = front(to)->stream;
+    order(sends, receives);
+    launch(receives, "message", {use_of(sent->tensor, false), use_of(received->tensor, true)},
+           [&] { inside(received->tensor).copy_(inside(sent->tensor)); });
+    order(receives, sends);
+    for (Message* end : {sent, received}) {
+      end->is_done = true;
+      end->tensor = at::Tensor();
+    }
+    return true;
+  }
+
+  using Queue = std::deque<std::shared_ptr<Operation>>;
+  static bool end_messages(Queue& queue) {
+    if (queue.empty() || queue.front()->kernel) return false;
+    const auto& messages = queue.front()->messages;
+    const auto is_done = [](const Message& message) { return message.is_done; };
+    if (!std::all_of(messages.begin(), messages.end(), is_done)) return false;
+    end(queue);
+    return true;
+  }
+  static void end(Queue& queue) {
+    Operation& done = *queue.front();
+    done.from = done.to = at::Tensor();
+    done.ended = record(done.stream);
+    done.is_done = true;
+    queue.pop_front();
+  }
+
+  static inline std::atomic<int> groups_ = 0;
+  const int number_ = groups_++;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<int64_t, std::shared_ptr<Meeting>> open_;
+  std::vector<Queue> queues_;  // by rank
+  std::map<std::string, std::shared_ptr<Group>> parts_;
   bool aborted_ = false;
 };
 
 class Work final : public c10d::Work {
  public:
-  Work(std::shared_ptr<Group> group, std::shared_ptr<Meeting> meeting, int stream)
-      : group_(std::move(group)), meeting_(std::move(meeting)), stream_(stream) {}
-  bool isCompleted() override { return group_->is_complete(*meeting_); }
+  Work(std::shared_ptr<Group> group, std::shared_ptr<Operation> operation)
+      : group_(std::move(group)), operation_(std::move(operation)) {}
+  bool isCompleted() override { return group_->is_done(*operation_); }
   bool wait(std::chrono::milliseconds timeout) override {
-    group_->wait(*meeting_, timeout);
-    order(stream_, current_stream(device_of(stream_)));
+    group_->wait(*operation_, timeout);
     return true;
   }
 
  private:
   std::shared_ptr<Group> group_;
-  std::shared_ptr<Meeting> meeting_;
-  int stream_;
+  std::shared_ptr<Operation> operation_;
 };
 
 at::Tensor sum_of(const Tensors& tensors) {
@@ -170,17 +247,46 @@ class Backend final : public c10d::Backend {
       for (size_t i = 0; i < parts.size(); ++i) parts[i].copy_(sums[i]);
     });
   }
+  c10::intrusive_ptr<c10d::Work> send(Tensors& tensors, int rank, int /*tag*/) override {
+    return add({.is_sent = true, .rank = rank, .tensor = tensors[0]});
+  }
+  c10::intrusive_ptr<c10d::Work> recv(Tensors& tensors, int rank, int /*tag*/) override {
+    return add({.is_sent = false, .rank = rank, .tensor = tensors[0]});
+  }
+  void startCoalescing() override {
+    messages_.clear();
+    collects_ = true;
+  }
+  c10::intrusive_ptr<c10d::Work> endCoalescing() override {
+    collects_ = false;
+    return start_messages();
+  }
   void abort() override { group_->abort(); }
 
  private:
   c10::intrusive_ptr<c10d::Work> start(const char* what, const at::Tensor& from,
                                        const at::Tensor& to, const Kernel& kernel) {
-    auto meeting = group_->come(getRank(), number_++, what, from, to, kernel);
-    return c10::make_intrusive<Work>(group_, std::move(meeting), Group::stream_of(to));
+    TORCH_CHECK(is_here(from), what, " of a tensor on ", from.device());
+    Operation own = group_->begun(what, to);
+    own.from = from;
+    own.to = to;
+    own.kernel = kernel;
+    return c10::make_intrusive<Work>(group_, group_->start(getRank(), std::move(own)));
+  }
+  c10::intrusive_ptr<c10d::Work> add(Message message) {
+    messages_.push_back(std::move(message));
+    return collects_ ? c10::intrusive_ptr<c10d::Work>() : start_messages();
+  }
+  c10::intrusive_ptr<c10d::Work> start_messages() {
+    TORCH_CHECK(!messages_.empty(), "a group without messages");
+    Operation own = group_->begun("messages", messages_[0].tensor);
+    own.messages = std::exchange(messages_, {});
+    return c10::make_intrusive<Work>(group_, group_->start(getRank(), std::move(own)));
   }
 
   std::shared_ptr<Group> group_;
-  int64_t number_ = 0;
+  std::vector<Message> messages_;
+  bool collects_ = false;
 };
 
 c10::intrusive_ptr<c10d::Backend> Group::backend(int rank) {

@@ -53,7 +53,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*priority*/) const override {
     static std::atomic<int> next = 0;
-    return as_stream(stream_at(index_of(device), 1 + next++ % (kStreams - 2)));
+    return as_stream(stream_at(index_of(device), 1 + next++ % kPoolStreams));
   }
   c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
     return getStreamFromGlobalPool(device, false);

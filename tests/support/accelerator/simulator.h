@@ -21,7 +21,10 @@
 namespace tanren::sim {
 
 constexpr auto kSim = c10::DeviceType::PrivateUse1;
-constexpr int kStreams = 8;  // of a device: 0 is the default one, the last is for collectives
+// Streams of a device: 0 is the default one, then those of the pool, then those of groups of ranks.
+constexpr int kPoolStreams = 6;
+constexpr int kGroupStreams = 5;
+constexpr int kStreams = 1 + kPoolStreams + kGroupStreams;
 
 struct OneDevice {
   OneDevice(c10::DeviceIndex number, size_t bytes) : index(number), memory(bytes) {}
