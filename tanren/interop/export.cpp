@@ -36,19 +36,6 @@ bool has_updates(const State& average) {
   return false;
 }
 
-// Takes the averages of objectives that have one, as RunState::averaged_tensors.
-void take_averages(const State& average, TensorMap& tensors) {
-  std::set<std::string> raw;
-  for (const auto& [name, value] : average.values) {
-    const auto* names = std::get_if<std::string>(&value);
-    if (names == nullptr || !name.ends_with(std::string(".") + kNoAverage)) continue;
-    for (std::string_view rest = *names; !rest.empty();) raw.emplace(take_line(rest));
-  }
-  for (const auto& [name, tensor] : average.tensors) {
-    if (raw.count(name) == 0) tensors.set(name, tensor);
-  }
-}
-
 Weights weights_of(const RunState& run, bool wants_average) {
   bool averaged = false;
   for (const auto* average : run.averages()) averaged |= average->num_updates() > 0;
@@ -58,8 +45,12 @@ Weights weights_of(const RunState& run, bool wants_average) {
 
 Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average) {
   const Snapshot snapshot = read_checkpoint(checkpoint);
-  Weights weights{snapshot.model.tensors, step, wants_average && has_updates(snapshot.average)};
-  if (weights.averaged) take_averages(snapshot.average, weights.tensors);
+  Weights weights{snapshot.model.tensors, step, false};
+  if (!wants_average) return weights;
+  weights.averaged = has_updates(snapshot.average);
+  for (const auto& [name, tensor] : averages_in(snapshot.average)) {
+    weights.tensors.set(name, tensor);
+  }
   return weights;
 }
 
@@ -122,6 +113,21 @@ Exported export_weights(const RunState& run, const Parts& parts, const fs::path&
 SafetensorsFile checkpoint_weights(const fs::path& checkpoint, bool wants_average) {
   const Weights weights = weights_of(checkpoint, 0, wants_average);
   return {weights.tensors, {{"weights", weights.averaged ? "averaged" : "raw"}}};
+}
+
+TensorMap averages_in(const State& average) {
+  TensorMap averages;
+  if (!has_updates(average)) return averages;
+  std::set<std::string> raw;
+  for (const auto& [name, value] : average.values) {
+    const auto* names = std::get_if<std::string>(&value);
+    if (names == nullptr || !name.ends_with(std::string(".") + kNoAverage)) continue;
+    for (std::string_view rest = *names; !rest.empty();) raw.emplace(take_line(rest));
+  }
+  for (const auto& [name, tensor] : average.tensors) {
+    if (raw.count(name) == 0) averages.set(name, tensor);
+  }
+  return averages;
 }
 
 std::optional<fs::path> exported_weights(const fs::path& folder) {

@@ -34,6 +34,10 @@ Exported export_weights(const RunState& run, const Parts& parts,
 // are wanted. The metadata has the kind of weights.
 SafetensorsFile checkpoint_weights(const std::filesystem::path& checkpoint, bool wants_average);
 
+// The averages in a snapshot's state of them, by the names of the weights and buffers whose place
+// they take; none of an objective that has no average yet.
+TensorMap averages_in(const State& average);
+
 // folder/model.safetensors, if it exists.
 std::optional<std::filesystem::path> exported_weights(const std::filesystem::path& folder);
 

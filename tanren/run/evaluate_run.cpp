@@ -59,6 +59,26 @@ std::filesystem::path chosen_checkpoint(const RunConfig& config,
 
 namespace {
 
+// Loads a step folder into a state that only evaluates, with the averages, if they are wanted, in
+// the place of the weights. Returns the averages.
+TensorMap load_to_evaluate(RunState& state, const std::filesystem::path& checkpoint,
+                           const Parts& parts) {
+  const RankAxis& world = parts.ranks->world();
+  Snapshot snapshot = read_checkpoint(checkpoint, world.rank(), world.size());
+  TensorMap averages;
+  if (parts.plan.average.kind != Averaging::none && parts.plan.average.evaluate) {
+    if (snapshot.average.values.empty()) {
+      throw CheckpointError("[eval] " + checkpoint.string() +
+                            " has no averaged weights; take the raw ones with --set "
+                            "average.evaluate=false");
+    }
+    averages = averages_in(snapshot.average);
+  }
+  for (const auto& [name, tensor] : averages) snapshot.model.tensors.set(name, tensor);
+  state.load(parts.device, snapshot.model, snapshot.optimizer, snapshot.run, {}, snapshot.slices);
+  return averages;
+}
+
 Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfig& config,
                       const std::filesystem::path& checkpoint, const Registry& registry,
                       const std::atomic<bool>* stop, const std::filesystem::path& outputs,
@@ -86,18 +106,18 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   PredictionsWriter writer(predictions, {folder, checkpoint}, config, data, state.task, info,
                            *parts.ranks);
   const auto see = see_both(outputs_writer(outputs, data, state.task, *parts.ranks), writer);
-  if (!is_step) {
-    const bool averaged = load_exported(state, checkpoint);
-    auto report = evaluate(state, parts, data, nullptr, see);
-    const std::string unwritten = writer.write();
-    report.averaged = averaged;
-    return {report, write_sample(state, parts, info), names, unwritten};
+  bool averaged = false;
+  if (is_step) {
+    const TensorMap averages = load_to_evaluate(state, checkpoint, parts);
+    averaged = !averages.empty();
+    if (averaged && parts.plan.average.buffers == AverageBuffers::estimate) {
+      measure_statistics(state, parts, *prepared.datasets.train, averages);
+    }
+  } else {
+    averaged = load_exported(state, checkpoint);
   }
-  load_checkpoint(state, checkpoint, parts);
-  if (parts.plan.average.buffers == AverageBuffers::estimate && parts.plan.average.evaluate) {
-    estimate_statistics(state, parts, *prepared.datasets.train);
-  }
-  const auto report = evaluate(state, parts, data, nullptr, see);
+  EvaluationReport report = evaluate(state, parts, data, nullptr, see);
+  report.averaged = averaged;
   const std::string unwritten = writer.write();
   return {report, write_sample(state, parts, info), names, unwritten};
 }
