@@ -14,8 +14,7 @@ constexpr auto kHookKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 // through it.
 torch::Library& hooked_operators() {
   static auto* const operators = [] {
-    auto* const rest =
-        new torch::Library(torch::Library::IMPL, "_", kHookKey, __FILE__, __LINE__);
+    auto* const rest = new torch::Library(torch::Library::IMPL, "_", kHookKey, __FILE__, __LINE__);
     rest->fallback(torch::CppFunction::makeFallthrough());
     return new torch::Library(torch::Library::IMPL, "aten", kHookKey, __FILE__, __LINE__);
   }();

@@ -31,19 +31,18 @@ at::Tensor answered(const Ask& ask, const Run& run) {
 
 at::Tensor linear(c10::DispatchKeySet keys, const at::Tensor& input, const at::Tensor& weight,
                   const Bias& bias) {
-  return answered([&](OperatorListener& own) { return own.linear(input, weight, bias); },
-                  [&] {
-                    return at::_ops::linear::redispatch(below_hook(keys), input, weight, bias);
-                  });
+  return answered(
+      [&](OperatorListener& own) { return own.linear(input, weight, bias); },
+      [&] { return at::_ops::linear::redispatch(below_hook(keys), input, weight, bias); });
 }
 
 at::Tensor addmm(c10::DispatchKeySet keys, const at::Tensor& added, const at::Tensor& left,
                  const at::Tensor& right, const at::Scalar& beta, const at::Scalar& alpha) {
-  return answered(
-      [&](OperatorListener& own) { return own.addmm(added, left, right, beta, alpha); },
-      [&] {
-        return at::_ops::addmm::redispatch(below_hook(keys), added, left, right, beta, alpha);
-      });
+  return answered([&](OperatorListener& own) { return own.addmm(added, left, right, beta, alpha); },
+                  [&] {
+                    return at::_ops::addmm::redispatch(below_hook(keys), added, left, right, beta,
+                                                       alpha);
+                  });
 }
 
 at::Tensor matmul(c10::DispatchKeySet keys, const at::Tensor& left, const at::Tensor& right) {
@@ -70,12 +69,11 @@ at::Tensor conv2d(c10::DispatchKeySet keys, const at::Tensor& input, const at::T
 
 at::Tensor embedding(c10::DispatchKeySet keys, const at::Tensor& weight, const at::Tensor& indices,
                      c10::SymInt padding_idx, bool scale_grad_by_freq, bool sparse) {
-  return answered(
-      [&](OperatorListener& own) { return own.embedding(weight, indices); },
-      [&] {
-        return at::_ops::embedding::redispatch(below_hook(keys), weight, indices, padding_idx,
-                                               scale_grad_by_freq, sparse);
-      });
+  return answered([&](OperatorListener& own) { return own.embedding(weight, indices); },
+                  [&] {
+                    return at::_ops::embedding::redispatch(below_hook(keys), weight, indices,
+                                                           padding_idx, scale_grad_by_freq, sparse);
+                  });
 }
 
 // Not before the first scope: until then the operators fall through the hook.

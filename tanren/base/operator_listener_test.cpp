@@ -64,8 +64,7 @@ struct Inputs {
 
 std::vector<at::Tensor> all_of(const Inputs& in) {
   return {at::linear(in.rows, in.weight, in.bias),
-          at::addmm(in.bias, in.rows, in.weight.t(), 0.5, 2),
-          at::matmul(in.rows, in.weight.t()),
+          at::addmm(in.bias, in.rows, in.weight.t(), 0.5, 2), at::matmul(in.rows, in.weight.t()),
           at::conv2d(in.images, in.kernels, {}, {2, 1}, {1, 0}, {1, 2}, 2),
           at::embedding(in.table, in.places)};
 }

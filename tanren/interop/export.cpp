@@ -135,21 +135,23 @@ std::optional<fs::path> exported_weights(const fs::path& folder) {
   return fs::is_regular_file(file) ? std::optional(file) : std::nullopt;
 }
 
-bool load_exported(RunState& run, const fs::path& file) {
-  return load_exported(run, read_safetensors(file), file.string());
+WeightsOrigin weights_origin(const Metadata& metadata) {
+  WeightsOrigin origin;
+  if (const auto found = metadata.find("step"); found != metadata.end()) {
+    const std::string& text = found->second;
+    std::from_chars(text.data(), text.data() + text.size(), origin.step);
+  }
+  const auto kind = metadata.find("weights");
+  origin.averaged = kind != metadata.end() && kind->second == "averaged";
+  return origin;
 }
 
-bool load_exported(RunState& run, const SafetensorsFile& read, const std::string& what) {
-  run.load_model(read.tensors, what);
-  int64_t step = 0;
-  const auto found = read.metadata.find("step");
-  if (found != read.metadata.end()) {
-    const std::string& text = found->second;
-    std::from_chars(text.data(), text.data() + text.size(), step);
-  }
-  run.phases.front().objectives.front().step = step;
-  const auto kind = read.metadata.find("weights");
-  return kind != read.metadata.end() && kind->second == "averaged";
+bool load_exported(RunState& run, const fs::path& file) {
+  const SafetensorsFile read = read_safetensors(file);
+  run.load_model(read.tensors, file.string());
+  const WeightsOrigin origin = weights_origin(read.metadata);
+  run.phases.front().objectives.front().step = origin.step;
+  return origin.averaged;
 }
 
 }  // namespace tanren

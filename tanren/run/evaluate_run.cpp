@@ -5,10 +5,11 @@
 #include "tanren/config/kinds.h"
 #include "tanren/data/text/source_tokenizer.h"
 #include "tanren/data/text/token_cache.h"
-#include "tanren/interop/whole_model.h"
+#include "tanren/interop/described_task.h"
+#include "tanren/interop/model_description.h"
 #include "tanren/run/connect.h"
 #include "tanren/run/held_out.h"
-#include "tanren/run/prepare.h"
+#include "tanren/run/prepare_whole.h"
 #include "tanren/run/run.h"
 #include "tanren/run/same_table.h"
 #include "tanren/run/sample.h"
@@ -188,8 +189,10 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
                                const std::atomic<bool>* stop, const std::filesystem::path& outputs,
                                const PredictionsTo& predictions) {
   const SafetensorsFile read = read_safetensors(file);
-  auto [config, info, train_samples] = description_of(read.metadata, file, sets, registry.known());
-  check_described({config, info, train_samples}, read.tensors, file.string(), registry.models);
+  ModelDescription description = description_of(read.metadata, file, sets, registry.known());
+  check_described(description, read.tensors, file.string(), registry.models);
+  RunConfig& config = description.config;
+  const DataInfo& info = description.info;
   SourceOptions& source = config.data.eval;
   source.encoding = config.data.encoding;
   if (!data.empty()) {
@@ -203,31 +206,28 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     throw ConfigError("[eval] the data are missing; name a file or folder of kind " + source.kind +
                       " behind " + file.string());
   }
-  Datasets datasets{described_dataset(info, train_samples),
-                    registry.datasets.open(source, "data.eval", &info)};
-  const RunConfig& described = config;
+  auto opened = registry.datasets.open(source, "data.eval", &info);
   const auto work = [&](const std::shared_ptr<Communicator>& ranks) {
-    Prepared prepared = prepare(described, registry, /*has_weights=*/true, "", std::move(datasets),
-                                /*trains=*/false);
+    Prepared prepared =
+        prepare_whole(description, read, file.string(), registry, std::move(opened));
     prepared.fit.dataset = prepared.datasets.eval.get();  // the training data are not available
     fit_threads(prepared);
     const ShortWaits waits(prepared.plan.device.threads);
     Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
     parts.ranks = std::make_shared<Ranks>(ranks, prepared.plan.parallel);
     parts.ranks->check_alike({{"device and precision", computed_in(prepared.plan)}});
-    RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
-    const bool averaged = load_exported(state, read, file.string());
+    RunState state = whole_state(std::move(prepared.task), parts, read.metadata);
     const Dataset& eval_data = *prepared.datasets.eval;
-    PredictionsWriter writer(predictions, {file}, described, eval_data, state.task, info,
+    PredictionsWriter writer(predictions, {file}, config, eval_data, state.task, info,
                              *parts.ranks);
     const auto see = see_both(outputs_writer(outputs, eval_data, state.task, *parts.ranks), writer);
     const auto report = evaluate(state, parts, eval_data, nullptr, see);
     const std::string unwritten = writer.write();
     Evaluated evaluated{report, write_sample(state, parts, info), info.class_names, unwritten};
-    evaluated.report.averaged = averaged;
+    evaluated.report.averaged = weights_origin(read.metadata).averaged;
     return evaluated;
   };
-  return with_ranks(described, world_of(process_environment(), described.parallel.rendezvous),
+  return with_ranks(config, world_of(process_environment(), config.parallel.rendezvous),
                     registry.accelerators, work);
 }
 

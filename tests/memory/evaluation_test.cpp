@@ -136,8 +136,7 @@ TEST_F(EvaluationMemory, of_a_run_alone_is_weights_buffers_and_activations_as_pr
     const auto make = [&] { return build_task(config, ModelRegistry(), *dataset); };
     const Plan plan = plan_only(config, ModelRegistry(), {}, {});
     const auto predicted = static_cast<double>(
-        StepPredictor(make, *dataset)
-            .evaluation_peak(plan, plan.evaluate.batch, /*trains=*/false));
+        StepPredictor(make, *dataset).evaluation_peak(plan, plan.evaluate.batch, /*trains=*/false));
     double elements = 0;
     for (const auto& parameter : make().module->parameters()) {
       elements += static_cast<double>(parameter.numel());
