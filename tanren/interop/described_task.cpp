@@ -38,8 +38,8 @@ class DescribedDataset : public Dataset {
   int64_t size_;
 };
 
-// Weights in files are fp32, or fp64 from a run in fp64. Other floating tensors of a module take the
-// file's dtype.
+// Weights in files are fp32, or fp64 from a run in fp64. Other floating tensors of a module take
+// the file's dtype.
 bool takes_dtype(const at::Tensor& own, const at::Tensor& theirs) {
   const bool is_wide = theirs.scalar_type() == at::kFloat || theirs.scalar_type() == at::kDouble;
   return is_wide && own.is_floating_point() && own.scalar_type() != theirs.scalar_type();

@@ -33,9 +33,9 @@ struct Given {
 };
 
 // `has_weights`: a checkpoint will follow, so model.init_from is not read again, and what the run
-// folder `kept` holds replaces the files that the run began with. `trains`: a model that cannot be trained in the available memory is refused before it is
-// built; otherwise the plan has no stages (parallel.pipeline), since each rank gets the whole
-// model.
+// folder `kept` holds replaces the files that the run began with. `trains`: a model that cannot be
+// trained in the available memory is refused before it is built; otherwise the plan has no stages
+// (parallel.pipeline), since each rank gets the whole model.
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Given given = {}, bool trains = true);
 

@@ -1,6 +1,6 @@
 // An evaluation of a language model holds the scores of one chunk of tokens, never of its whole
-// batch. Chunks change no metric, and any allocation may fail. An evaluation alone holds no state of
-// training.
+// batch. Chunks change no metric, and any allocation may fail. An evaluation alone holds no state
+// of training.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/testing.h"
