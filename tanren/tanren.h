@@ -81,6 +81,7 @@
 #include "tanren/train/train_loop.h"
 #include "tanren/train/train_step.h"
 
+#include "tanren/interop/model_description.h"
 #include "tanren/interop/whole_model.h"
 #include "tanren/predict/predictor.h"
 #include "tanren/run/run.h"

@@ -34,7 +34,7 @@ int64_t tokens_of(const GlobalBatch& batch) {
 Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
                      const std::function<void(const char*, at::Device)>& stage) {
   Prepared prepared = prepare(without_stages(config, registry), registry, /*has_weights=*/false, "",
-                              std::move(datasets));
+                              {.datasets = std::move(datasets)});
   fit(prepared);
   if (stage) stage("weights loaded", at::Device(prepared.plan.device.device));
   config_ = std::move(prepared.config);

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/generators.h"
 #include "tanren/base/names.h"
+#include "tanren/base/operator_listener.h"
 #include "tanren/base/random.h"
 #include "tanren/base/text.h"
 #include "tanren/blocks/across_ranks.h"
@@ -95,6 +96,7 @@ struct Region {
         fn(std::move(block)),
         precision(block_input.device().type()),
         across_ranks(AcrossRanksScope::current()),
+        listener(OperatorListenerScope::current()),
         generators(generator_states(block_input.device())) {
     if (const RandomScope* scope = RandomScope::current()) {
       random.emplace(Random{scope->seed(), scope->attempt(), scope->ids()});
@@ -119,6 +121,7 @@ struct Region {
   std::vector<at::Tensor> buffers;
   AutocastState precision;
   std::shared_ptr<const GatherRows> across_ranks;
+  std::shared_ptr<OperatorListener> listener;
   TensorMap generators;
   std::optional<Random> random;
   std::vector<Likeness> saved;      // by the first pass
@@ -237,6 +240,7 @@ void Region::run_second_pass() {
   std::optional<RandomScope> scope;
   if (random) scope.emplace(random->seed, random->attempt, random->ids);
   const AcrossRanksScope among_ranks(across_ranks);
+  const OperatorListenerScope heard(listener);
   const NoStageScope within_the_block;
 
   auto nothing_of_a_failure = c10::make_scope_exit([this] { brought.clear(); });

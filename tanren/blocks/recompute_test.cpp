@@ -1,5 +1,6 @@
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/operator_listener.h"
 #include "tanren/base/random.h"
 #include "tanren/blocks/block.h"
 #include "tanren/dry/trace_scope.h"
@@ -368,6 +369,32 @@ TEST(Recompute, samples_draw_the_same_in_the_second_pass) {
   }
   torch::autograd::backward({loss}, {});
   EXPECT_EQ(attempts, (std::vector<int64_t>{7, 7}));
+}
+
+// Answers a product by twice the product.
+struct DoublingListener final : OperatorListener {
+  Answer matmul(const at::Tensor& left, const at::Tensor& right) override {
+    return at::matmul(left, right) * 2;
+  }
+};
+
+TEST(Recompute, a_listener_hears_the_second_pass_though_its_scope_has_ended) {
+  const at::Tensor x = at::randn({4, 3});
+  const auto gradient = [&](const std::vector<std::string>& patterns) {
+    const at::Tensor weight = at::full({3, 3}, 0.1).requires_grad_();
+    at::Tensor loss;
+    {
+      const RecomputeScope recompute(patterns, {});
+      const OperatorListenerScope listening(std::make_shared<DoublingListener>());
+      loss = run_block("block", x, [&](const at::Tensor& input) {
+               return at::matmul(input, weight).exp() * input;
+             }).sum();
+    }
+    torch::autograd::backward({loss}, {});
+    EXPECT_EQ(OperatorListenerScope::current(), nullptr);
+    return weight.grad();
+  };
+  EXPECT_TRUE(at::equal(gradient({"block"}), gradient({"none"})));
 }
 
 TEST(Recompute, is_refused_where_another_library_has_replaced_the_engine) {

@@ -198,7 +198,7 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples, bool t
   // The train loop keeps a copy of the buffers until the evaluation has a result.
   int64_t kept = 0;
   for (const at::Tensor& buffer : run.task.module->buffers()) {
-    kept += buffer.numel() * static_cast<int64_t>(buffer.element_size());
+    if (trains) kept += buffer.numel() * static_cast<int64_t>(buffer.element_size());
   }
   return traced_peak(tracing.trace(), before).peak_bytes + kept;
 }

@@ -49,8 +49,9 @@ class StepPredictor {
   // The same from real steps: each allocation is extrapolated linearly from its sizes at 1 and 2
   // samples.
   MemoryPrediction probed_step(const Plan& given) const;
-  // The peak of evaluating one batch of `samples`, weights included, by a dry run. Beside it
-  // stand gradients and optimizer state if it is of a run that `trains`. Error as step().
+  // The peak of evaluating one batch of `samples`, weights and buffers included, by a dry run. In a
+  // run that `trains`, gradients, optimizer state, averages and a copy of the buffers stand beside
+  // it. Error as step().
   int64_t evaluation_peak(const Plan& plan, int64_t samples, bool trains = true) const;
 
   // Tokens per sample: dim 1 of the first integer field that has one; 0: no sequences.

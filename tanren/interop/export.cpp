@@ -36,19 +36,6 @@ bool has_updates(const State& average) {
   return false;
 }
 
-// Takes the averages of objectives that have one, as RunState::averaged_tensors.
-void take_averages(const State& average, TensorMap& tensors) {
-  std::set<std::string> raw;
-  for (const auto& [name, value] : average.values) {
-    const auto* names = std::get_if<std::string>(&value);
-    if (names == nullptr || !name.ends_with(std::string(".") + kNoAverage)) continue;
-    for (std::string_view rest = *names; !rest.empty();) raw.emplace(take_line(rest));
-  }
-  for (const auto& [name, tensor] : average.tensors) {
-    if (raw.count(name) == 0) tensors.set(name, tensor);
-  }
-}
-
 Weights weights_of(const RunState& run, bool wants_average) {
   bool averaged = false;
   for (const auto* average : run.averages()) averaged |= average->num_updates() > 0;
@@ -58,8 +45,12 @@ Weights weights_of(const RunState& run, bool wants_average) {
 
 Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average) {
   const Snapshot snapshot = read_checkpoint(checkpoint);
-  Weights weights{snapshot.model.tensors, step, wants_average && has_updates(snapshot.average)};
-  if (weights.averaged) take_averages(snapshot.average, weights.tensors);
+  Weights weights{snapshot.model.tensors, step, false};
+  if (!wants_average) return weights;
+  weights.averaged = has_updates(snapshot.average);
+  for (const auto& [name, tensor] : averages_in(snapshot.average)) {
+    weights.tensors.set(name, tensor);
+  }
   return weights;
 }
 
@@ -124,26 +115,43 @@ SafetensorsFile checkpoint_weights(const fs::path& checkpoint, bool wants_averag
   return {weights.tensors, {{"weights", weights.averaged ? "averaged" : "raw"}}};
 }
 
+TensorMap averages_in(const State& average) {
+  TensorMap averages;
+  if (!has_updates(average)) return averages;
+  std::set<std::string> raw;
+  for (const auto& [name, value] : average.values) {
+    const auto* names = std::get_if<std::string>(&value);
+    if (names == nullptr || !name.ends_with(std::string(".") + kNoAverage)) continue;
+    for (std::string_view rest = *names; !rest.empty();) raw.emplace(take_line(rest));
+  }
+  for (const auto& [name, tensor] : average.tensors) {
+    if (raw.count(name) == 0) averages.set(name, tensor);
+  }
+  return averages;
+}
+
 std::optional<fs::path> exported_weights(const fs::path& folder) {
   const fs::path file = folder / kFile;
   return fs::is_regular_file(file) ? std::optional(file) : std::nullopt;
 }
 
-bool load_exported(RunState& run, const fs::path& file) {
-  return load_exported(run, read_safetensors(file), file.string());
+WeightsOrigin weights_origin(const Metadata& metadata) {
+  WeightsOrigin origin;
+  if (const auto found = metadata.find("step"); found != metadata.end()) {
+    const std::string& text = found->second;
+    std::from_chars(text.data(), text.data() + text.size(), origin.step);
+  }
+  const auto kind = metadata.find("weights");
+  origin.averaged = kind != metadata.end() && kind->second == "averaged";
+  return origin;
 }
 
-bool load_exported(RunState& run, const SafetensorsFile& read, const std::string& what) {
-  run.load_model(read.tensors, what);
-  int64_t step = 0;
-  const auto found = read.metadata.find("step");
-  if (found != read.metadata.end()) {
-    const std::string& text = found->second;
-    std::from_chars(text.data(), text.data() + text.size(), step);
-  }
-  run.phases.front().objectives.front().step = step;
-  const auto kind = read.metadata.find("weights");
-  return kind != read.metadata.end() && kind->second == "averaged";
+bool load_exported(RunState& run, const fs::path& file) {
+  const SafetensorsFile read = read_safetensors(file);
+  run.load_model(read.tensors, file.string());
+  const WeightsOrigin origin = weights_origin(read.metadata);
+  run.phases.front().objectives.front().step = origin.step;
+  return origin.averaged;
 }
 
 }  // namespace tanren

@@ -1,7 +1,7 @@
 // Exports a finished run's weights: one safetensors file in the run folder, under the module's
 // names. They are the weights of the best checkpoint if the run ranks checkpoints, else of the
 // run's end; averaged if the run evaluated averages. The metadata holds the model's description
-// (whole_model.h). The file has two names.
+// (model_description.h). The file has two names.
 #pragma once
 
 #include "tanren/formats/safetensors.h"
@@ -34,13 +34,22 @@ Exported export_weights(const RunState& run, const Parts& parts,
 // are wanted. The metadata has the kind of weights.
 SafetensorsFile checkpoint_weights(const std::filesystem::path& checkpoint, bool wants_average);
 
+// The averages in a snapshot's state of them, by the names of the weights and buffers whose place
+// they take; none of an objective that has no average yet.
+TensorMap averages_in(const State& average);
+
 // folder/model.safetensors, if it exists.
 std::optional<std::filesystem::path> exported_weights(const std::filesystem::path& folder);
+
+// What the metadata of an exported file say of its weights.
+struct WeightsOrigin {
+  int64_t step = 0;
+  bool averaged = false;
+};
+WeightsOrigin weights_origin(const Metadata& metadata);
 
 // Loads an exported file into a fresh `run`: weights, buffers and the step. Returns true if the
 // weights are averaged.
 bool load_exported(RunState& run, const std::filesystem::path& file);
-// The same for a file already read; errors name it `what`.
-bool load_exported(RunState& run, const SafetensorsFile& read, const std::string& what);
 
 }  // namespace tanren

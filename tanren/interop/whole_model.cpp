@@ -1,323 +1,21 @@
 #include "tanren/interop/whole_model.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/json_text.h"
-#include "tanren/base/names.h"
 #include "tanren/base/text.h"
-#include "tanren/checkpoint/check_tensors.h"
-#include "tanren/config/read_config.h"
-#include "tanren/config/write_config.h"
 #include "tanren/data/text/source_tokenizer.h"
 #include "tanren/data/text/text_table.h"
-#include "tanren/dry/dry_scope.h"
-#include "tanren/interop/table_json.h"
-#include "tanren/model/init.h"
-#include "tanren/train/build.h"
+#include "tanren/interop/described_task.h"
+#include "tanren/interop/export.h"
+#include "tanren/interop/model_description.h"
+#include "tanren/train/model_dtype.h"
 
-#include <nlohmann/json.hpp>
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
+#include <ATen/core/Tensor.h>
 
-#include <algorithm>
-#include <charconv>
-#include <optional>
+#include <utility>
 
 namespace tanren {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-using Json = nlohmann::json;
-
-constexpr const char* kVersionKey = "tanren.version";
-constexpr const char* kVersion = "1";
-constexpr const char* kSomewhere = "-";  // replaces a path that the file does not keep
-constexpr int64_t kMostOutputs = int64_t{1} << 24;
-constexpr int64_t kMostElements = int64_t{1} << 40;
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
-                                           "vocab.txt",
-                                           "vocab.json",
-                                           "merges.txt",
-                                           "tokenizer_config.json",
-                                           "special_tokens_map.json",
-                                           "added_tokens.json"};
-
-void forget_files(SourceOptions& source) {
-  source.delimiter.clear();  // found anew in each file
-  if (!source.path.empty()) source.path = kSomewhere;
-  if (!source.tokenizer.empty()) source.tokenizer = kSomewhere;
-  source.include.clear();
-  source.exclude.clear();
-  source.part.clear();
-}
-
-RunConfig kept_of(const RunConfig& resolved) {
-  RunConfig kept;
-  kept.run.name = resolved.run.name;
-  kept.run.threads = resolved.run.threads;
-  kept.run.deterministic = resolved.run.deterministic;
-  kept.run.steps = 1;
-  kept.model = resolved.model;
-  kept.model.init_from.clear();
-  kept.model.from_hf.clear();
-  kept.model.perceptual.clear();  // a term of training
-  kept.model.init_skip.clear();
-  kept.model.init_rename.clear();
-  kept.model.freeze.clear();
-  kept.model.memory_format = ModelOptions().memory_format;
-  kept.data = resolved.data;
-  kept.data.eval = evaluation_source(resolved.data);
-  kept.data.split = 0;  // evaluation data are all of what is given
-  forget_files(kept.data.train);
-  forget_files(kept.data.eval);
-  kept.batch = resolved.batch;
-  kept.precision = resolved.precision;
-  kept.evaluate = resolved.evaluate;
-  kept.evaluate.checkpoint = EvaluateOptions().checkpoint;
-  kept.generate = resolved.generate;
-  return kept;
-}
-
-[[noreturn]] void refuse(const fs::path& file, const std::string& what) {
-  throw ConfigError("[model] " + file.string() + ": its description " + what +
-                    "; export the model again");
-}
-
-// Values of a hostile file are never copied or printed. The JSON library does both by recursion, as
-// deep as the value nests.
-int64_t count_in(const Json& value, const char* key, int64_t most, const fs::path& file) {
-  if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > most) {
-    refuse(file, std::string("has no usable ") + key);
-  }
-  return value.get<int64_t>();
-}
-
-int64_t count_of(const Json& json, const char* key, int64_t most, const fs::path& file) {
-  const auto found = json.find(key);
-  if (found == json.end()) refuse(file, std::string("has no usable ") + key);
-  return count_in(*found, key, most, file);
-}
-
-Json object_of(const Metadata& metadata, const char* key, const fs::path& file) {
-  Json json = parse_json(metadata.at(key));
-  if (!json.is_object()) refuse(file, std::string("has a ") + key + " that is no JSON object");
-  return json;
-}
-
-std::vector<std::string> texts_of(const Json& json, const char* key, const fs::path& file) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_array()) refuse(file, std::string("has no ") + key);
-  std::vector<std::string> texts;
-  for (const auto& text : *found) {
-    if (!text.is_string())
-      refuse(file, std::string("has something in ") + key + " that is no text");
-    texts.push_back(text.get<std::string>());
-  }
-  return texts;
-}
-
-void read_info(const Json& json, ModelDescription& description, const fs::path& file) {
-  DataInfo& info = description.info;
-  const auto shape = json.find("input_shape");
-  if (shape == json.end() || !shape->is_array() || shape->size() > 8) {
-    refuse(file, "has no usable input_shape");
-  }
-  double elements = 1;
-  for (const auto& size : *shape) {
-    const bool varies = size.is_number_integer() && size.get<int64_t>() == kAnySize;
-    info.input_shape.push_back(varies ? kAnySize
-                                      : count_in(size, "input_shape", kMostOutputs, file));
-    if (!varies) elements *= static_cast<double>(info.input_shape.back());
-  }
-  if (elements > static_cast<double>(kMostElements)) refuse(file, "has an absurd input_shape");
-  if (const auto target = json.find("target_shape"); target != json.end()) {
-    if (!target->is_array() || target->size() != 3) refuse(file, "has no usable target_shape");
-    for (const auto& size : *target) {
-      info.target_shape.push_back(count_in(size, "target_shape", kMostOutputs, file));
-    }
-  }
-  info.outputs = count_of(json, "outputs", kMostOutputs, file);
-  info.vocab_size = count_of(json, "vocab_size", kMostOutputs, file);
-  info.token_types = count_of(json, "token_types", kMostOutputs, file);
-  description.train_samples =
-      std::max<int64_t>(1, count_of(json, "train_samples", int64_t{1} << 40, file));
-  const auto classes = json.find("class_labels");
-  if (classes == json.end() || !classes->is_boolean()) refuse(file, "has no usable class_labels");
-  info.class_labels = classes->get<bool>();
-  info.class_names = texts_of(json, "class_names", file);
-  info.feature_names = texts_of(json, "feature_names", file);
-  if (const auto table = json.find("table"); table != json.end()) {
-    std::string problem;
-    info.table = table_of_json(*table, info.feature_names, elements, problem);
-    if (info.table == nullptr) refuse(file, problem);
-  }
-  const auto named = static_cast<int64_t>(info.class_names.size());
-  if (named > 0 && named != info.outputs) {
-    refuse(file, fmt::format("names {} classes of {}", named, info.outputs));
-  }
-}
-
-std::shared_ptr<const TokenizerFiles> tokenizer_of(const Json& json, const fs::path& file) {
-  TokenizerFiles files;
-  for (const auto& [name, text] : json.items()) {
-    const bool known = std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), name) !=
-                       std::end(kTokenizerFiles);
-    if (!known || !text.is_string()) {
-      refuse(file, "has \"" + name.substr(0, 40) + "\" among the tokenizer's files");
-    }
-    files[name] = text.get<std::string>();
-  }
-  return std::make_shared<const TokenizerFiles>(std::move(files));
-}
-
-class DescribedDataset : public Dataset {
- public:
-  DescribedDataset(DataInfo info, int64_t size) : info_(std::move(info)), size_(size) {}
-  int64_t size() const override { return size_; }
-  DataInfo info() const override { return info_; }
-  Collated collate(const std::vector<int64_t>& indices) const override {
-    throw Error(
-        fmt::format("[data] the training data are not here (asked for {} samples); a whole model "
-                    "only evaluates",
-                    indices.size()));
-  }
-
- private:
-  DataInfo info_;
-  int64_t size_;
-};
-
-}  // namespace
-
-SourceOptions evaluation_source(const DataOptions& data) {
-  const SourceOptions defaults;
-  SourceOptions source = data.eval.kind.empty() ? data.train : data.eval;
-  if (source.crop != "none") source.crop = defaults.crop;
-  source.crop_scale = defaults.crop_scale;
-  source.crop_ratio = defaults.crop_ratio;
-  source.pad = defaults.pad;
-  source.flip = defaults.flip;
-  source.color = defaults.color;
-  source.tokenizer.clear();
-  source.class_names.clear();
-  return source;
-}
-
-Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t train_samples) {
-  Json data{{"input_shape", info.input_shape},   {"outputs", info.outputs},
-            {"class_labels", info.class_labels}, {"class_names", info.class_names},
-            {"vocab_size", info.vocab_size},     {"token_types", info.token_types},
-            {"train_samples", train_samples},    {"feature_names", info.feature_names}};
-  if (!info.target_shape.empty()) data["target_shape"] = info.target_shape;
-  if (info.table != nullptr) data["table"] = table_json(*info.table);
-  const auto text_of = [](const Json& json) {
-    // Folder names may be invalid UTF-8.
-    return json_text(json);
-  };
-  Metadata metadata{{kVersionKey, kVersion},
-                    {"tanren.config", to_toml(kept_of(resolved))},
-                    {"tanren.data", text_of(data)}};
-  if (info.tokenizer) metadata["tanren.tokenizer"] = text_of(*info.tokenizer);
-  return metadata;
-}
-
-bool describes_model(const Metadata& metadata) { return metadata.count(kVersionKey) > 0; }
-
-ModelDescription description_of(const Metadata& metadata, const fs::path& file,
-                                const std::vector<std::string>& sets, const KnownKinds& known) {
-  if (!describes_model(metadata)) {
-    throw ConfigError("[model] " + file.string() +
-                      " holds weights and no description of a model; give the "
-                      "model.tanren.safetensors of a run, or its run folder");
-  }
-  if (metadata.at(kVersionKey) != kVersion) {
-    throw ConfigError(fmt::format(
-        "[model] {} has version {} of the description, we read {}; use the tanren that wrote it",
-        file.string(), metadata.at(kVersionKey).substr(0, 20), kVersion));
-  }
-  for (const char* key : {"tanren.config", "tanren.data"}) {
-    if (metadata.count(key) == 0) refuse(file, std::string("lacks ") + key);
-  }
-  ModelDescription description;
-  const fs::path here = fs::current_path();
-  description.config = parse_config(metadata.at("tanren.config"), file.string(), here, sets, known);
-  RunConfig& config = description.config;
-  for (SourceOptions* source : {&config.data.train, &config.data.eval}) {
-    if (source->path == here / kSomewhere) source->path.clear();
-    source->tokenizer.clear();
-  }
-  config.model.init_from.clear();
-  config.model.from_hf.clear();
-  config.model.perceptual.clear();
-  read_info(object_of(metadata, "tanren.data", file), description, file);
-  if (metadata.count("tanren.tokenizer") > 0) {
-    description.info.tokenizer = tokenizer_of(object_of(metadata, "tanren.tokenizer", file), file);
-  }
-  return description;
-}
-
-namespace {
-
-// `built` is in fp32; a file in fp64 (from a run in fp64) fits it too.
-void check_file(TensorMap built, const TensorMap& tensors, const std::string& what) {
-  const TensorMap own = built;
-  for (const auto& [name, tensor] : own) {
-    const at::Tensor* const theirs = tensors.find(name);
-    if (theirs == nullptr || theirs->scalar_type() != at::kDouble) continue;
-    if (tensor.scalar_type() != at::kFloat) continue;
-    built.set(name, at::empty(tensor.sizes(), at::TensorOptions(at::kDouble).device(at::kMeta)));
-  }
-  check_names_and_shapes(built, tensors, what, "export the model again");
-}
-
-}  // namespace
-
-void check_described(const ModelDescription& description, const TensorMap& tensors,
-                     const std::string& what, const ModelRegistry& models) {
-  const ModelOptions& options = description.config.model;
-  const auto own = ModelRegistry().kinds();
-  if (std::find(own.begin(), own.end(), options.kind) == own.end()) return;
-  // Each layer costs a few objects even if its weights take no memory.
-  if (options.num_layers > static_cast<int64_t>(tensors.size())) {
-    refuse(what, fmt::format("asks for {} layers, there are {} tensors", options.num_layers,
-                             tensors.size()));
-  }
-  const int64_t blocks = options.num_blocks + options.enhancer_blocks;
-  if (options.kind == "pix2pixhd" && blocks > static_cast<int64_t>(tensors.size())) {
-    refuse(what, fmt::format("asks for {} blocks, there are {} tensors", blocks, tensors.size()));
-  }
-  const DryScope without_memory;
-  TensorMap shapes;
-  try {
-    shapes = tensors_of(*models.make(options, description.info).module);
-  } catch (const c10::Error&) {
-    refuse(what, "asks for impossible sizes");
-  }
-  check_file(shapes, tensors, what);
-}
-
-Task build_described(const ModelDescription& description, const TensorMap& tensors,
-                     const std::string& what, const ModelRegistry& models) {
-  check_described(description, tensors, what, models);
-  Task task;
-  {
-    std::optional<NoInitScope> no_init;
-    if (models.is_of_the_zoo(description.config.model.kind)) no_init.emplace();
-    task = models.make(description.config.model, description.info);
-  }
-  const TensorMap mine = tensors_of(*task.module);
-  check_file(mine, tensors, what);
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(tensors.at(name));
-  task.module->eval();
-  return task;
-}
-
-std::unique_ptr<Dataset> described_dataset(DataInfo info, int64_t size) {
-  return std::make_unique<DescribedDataset>(std::move(info), size);
-}
 
 std::unique_ptr<Dataset> WholeModel::open(const fs::path& data) const {
   SourceOptions source = config.data.eval;
@@ -375,17 +73,18 @@ Batch WholeModel::images(const std::vector<fs::path>& files) const {
 WholeModel load_model(const fs::path& file, const Registry& registry) {
   const SafetensorsFile read = read_safetensors(file);
   const auto description = description_of(read.metadata, file, {}, registry.known());
+  check_described(description, read.tensors, file.string(), registry.models);
   WholeModel model;
-  model.task = build_described(description, read.tensors, file.string(), registry.models);
   model.config = description.config;
   model.info = description.info;
+  model.task =
+      build_described(model.config.model, model.info, read.tensors, file.string(), registry.models);
+  move_module(*model.task.module, at::kCPU, PrecisionPlan());  // fp32, as texts() and images() are
+  model.task.module->eval();
   model.kinds = registry.datasets;
-  if (const auto found = read.metadata.find("step"); found != read.metadata.end()) {
-    const std::string& text = found->second;
-    std::from_chars(text.data(), text.data() + text.size(), model.step);
-  }
-  const auto weights = read.metadata.find("weights");
-  model.averaged = weights != read.metadata.end() && weights->second == "averaged";
+  const WeightsOrigin origin = weights_origin(read.metadata);
+  model.step = origin.step;
+  model.averaged = origin.averaged;
   return model;
 }
 

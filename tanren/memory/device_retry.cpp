@@ -15,8 +15,8 @@ namespace tanren {
 
 namespace {
 
-// A key above autocast and autograd that no backend uses. Weight casts and dry runs take others
-// (precision/weight_casts.cpp, dry/dry_scope.cpp).
+// A key above autocast and autograd that no backend uses. The hook and dry runs take others
+// (base/operator_hook.cpp, dry/dry_scope.cpp).
 constexpr auto kRetryKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 thread_local DeviceReserve* retry_reserve = nullptr;

@@ -6,16 +6,11 @@
 #include <ATen/ops/_to_copy_ops.h>
 #include <torch/library.h>
 
-#include <mutex>
 #include <optional>
 
 namespace tanren {
 
 namespace {
-
-// A key above autocast and autograd that no backend uses; a dry run takes another
-// (dry/dry_scope.cpp).
-constexpr auto kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 // Whether autocast keeps the cast in its cache, by its own rule.
 bool is_kept(const at::Tensor& tensor, std::optional<at::ScalarType> dtype) {
@@ -30,27 +25,18 @@ at::Tensor to_copy(c10::DispatchKeySet keys, const at::Tensor& self,
                    bool non_blocking, std::optional<at::MemoryFormat> memory_format) {
   std::optional<MemoryScope> memory;
   if (is_kept(self, dtype)) memory.emplace(MemoryKind::casts);
-  return at::_ops::_to_copy::redispatch(
-      keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), self, dtype, layout,
-      device, pin_memory, non_blocking, memory_format);
-}
-
-c10::DispatchKey registered() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    // Never destroyed: at exit other threads may still be running through it.
-    static auto* const rest =
-        new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-    rest->fallback(torch::CppFunction::makeFallthrough());
-    static auto* const torchs =
-        new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
-    torchs->impl("_to_copy", to_copy);
-  });
-  return kKey;
+  return at::_ops::_to_copy::redispatch(below_hook(keys), self, dtype, layout, device, pin_memory,
+                                        non_blocking, memory_format);
 }
 
 }  // namespace
 
-WeightCastScope::WeightCastScope() : seen_(registered()) {}
+WeightCastScope::WeightCastScope() {
+  static const bool added = [] {
+    add_to_hook([](torch::Library& operators) { operators.impl("_to_copy", to_copy); });
+    return true;
+  }();
+  (void)added;
+}
 
 }  // namespace tanren

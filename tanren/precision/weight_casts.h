@@ -4,7 +4,7 @@
 // takes some milliseconds. Called by AutocastScope.
 #pragma once
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
+#include "tanren/base/operator_hook.h"
 
 namespace tanren {
 
@@ -15,7 +15,7 @@ class WeightCastScope {
   WeightCastScope& operator=(const WeightCastScope&) = delete;
 
  private:
-  c10::impl::IncludeDispatchKeyGuard seen_;
+  OperatorHookScope hook_;
 };
 
 }  // namespace tanren

@@ -1,5 +1,6 @@
 #include "tanren/precision/weight_casts.h"
 
+#include "tanren/base/operator_listener.h"
 #include "tanren/dry/trace_scope.h"
 #include "tanren/precision/autocast_scope.h"
 
@@ -8,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
+#include <vector>
 
 namespace tanren {
 namespace {
@@ -54,6 +57,27 @@ TEST(WeightCasts, of_frozen_weights_which_autocast_does_not_keep_are_not_of_that
     at::linear(at::randn({64, 64}), frozen);
   });
   EXPECT_EQ(bytes.count(MemoryKind::casts), 0U);
+}
+
+// Hears the dtypes of the linears that a forward calls.
+struct DtypeListener final : OperatorListener {
+  Answer linear(const at::Tensor&, const at::Tensor& weight, const Bias&) override {
+    heard.push_back(weight.scalar_type());
+    return {};
+  }
+  std::vector<at::ScalarType> heard;
+};
+
+TEST(WeightCasts, are_marked_beside_a_listener_which_hears_before_the_cast) {
+  const at::Tensor weight = at::randn({64, 64}).requires_grad_();
+  const auto listener = std::make_shared<DtypeListener>();
+  const auto bytes = made_by([&] {
+    const OperatorListenerScope scope(listener);
+    const AutocastScope autocast(at::kCPU, {.mode = Mode::bf16});
+    at::linear(at::randn({64, 64}), weight);
+  });
+  EXPECT_EQ(bytes.at(MemoryKind::casts), kCast);
+  EXPECT_EQ(listener->heard, std::vector<at::ScalarType>{at::kFloat});
 }
 
 TEST(WeightCasts, leave_the_threads_state_as_it_was) {

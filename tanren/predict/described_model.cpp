@@ -57,11 +57,6 @@ bool has_statistics(const SafetensorsFile& read) {
                      [](const auto& named) { return named.first.ends_with("running_mean"); });
 }
 
-bool is_averaged(const SafetensorsFile& read) {
-  const auto kind = read.metadata.find("weights");
-  return kind != read.metadata.end() && kind->second == "averaged";
-}
-
 // The weights of a checkpoint, or of an exported file, as the run evaluates them.
 SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, bool averaged,
                            const std::string& verb) {
@@ -70,7 +65,7 @@ SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, boo
   const AverageOptions& average = run.average;
   const bool measures =
       average.buffers == "estimate" || (average.buffers == "auto" && average.kind == "swa");
-  if (is_averaged(read) && measures && has_statistics(read)) {
+  if (weights_origin(read.metadata).averaged && measures && has_statistics(read)) {
     throw ConfigError(
         "[" + verb + "] the averaged weights of " + checkpoint.string() +
         " need batch norm statistics of their own (average.buffers = \"estimate\"), which a run "
@@ -83,8 +78,8 @@ SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, boo
 // As tanren eval prints them.
 std::string told_weights(const SafetensorsFile& read, const fs::path& from) {
   const auto step = read.metadata.find("step");
-  return (is_averaged(read) ? "the averaged weights of " : "the weights of ") + from.string() +
-         (step != read.metadata.end() ? ", step " + step->second : "");
+  return (weights_origin(read.metadata).averaged ? "the averaged weights of " : "the weights of ") +
+         from.string() + (step != read.metadata.end() ? ", step " + step->second : "");
 }
 
 // Whether a checkpoint's averaged weights are wanted: as the run, or as `sets` say. A description

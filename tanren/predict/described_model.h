@@ -4,7 +4,8 @@
 
 #include "tanren/comm/communicator.h"
 #include "tanren/formats/safetensors.h"
-#include "tanren/interop/whole_model.h"
+#include "tanren/interop/model_description.h"
+#include "tanren/train/registry.h"
 
 #include <filesystem>
 #include <string>

@@ -2,11 +2,11 @@
 
 #include "tanren/base/error.h"
 #include "tanren/data/dataset.h"
-#include "tanren/interop/export.h"
+#include "tanren/interop/described_task.h"
 #include "tanren/predict/described_model.h"
 #include "tanren/predict/fit_batch.h"
 #include "tanren/run/connect.h"
-#include "tanren/run/prepare.h"
+#include "tanren/run/prepare_whole.h"
 #include "tanren/run/short_waits.h"
 
 #include <ATen/ATen.h>
@@ -37,10 +37,10 @@ GenerateOutput generate_on(const GenerateInput& input, const Registry& registry,
   RunConfig& config = model.description.config;
   const DataInfo& info = model.description.info;
   if (input.prompt) config.generate.prompt = *input.prompt;
-  Datasets datasets{described_dataset(info, model.description.train_samples), nullptr};
   check_described(model.description, model.read.tensors, model.name, registry.models);
-  Prepared prepared = prepare(config, registry, /*has_weights=*/true, "", std::move(datasets),
-                              /*trains=*/false);
+  Prepared prepared =
+      prepare_whole(model.description, model.read, model.name, registry, /*eval=*/nullptr);
+  model.read.tensors = {};  // the task has them
   if (!prepared.task.generate) {
     throw ConfigError("[generate] " + model.name + " is of kind " + config.model.kind +
                       " and predicts no next token; name a language model (gpt2, lstm)");
@@ -57,9 +57,7 @@ GenerateOutput generate_on(const GenerateInput& input, const Registry& registry,
   const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, nullptr, registry.accelerators);
   parts.ranks = std::make_shared<Ranks>(ranks, prepared.plan.parallel);
-  RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
-  load_exported(state, model.read, model.name);
-  model.read.tensors = {};  // the state has them
+  RunState state = whole_state(std::move(prepared.task), parts, model.read.metadata);
   GenerateOutput output;
   output.is_first = parts.ranks->world().is_first();
   output.weights = model.weights;

@@ -7,7 +7,7 @@
 #include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/data/text/line_reader.h"
-#include "tanren/interop/export.h"
+#include "tanren/interop/described_task.h"
 #include "tanren/predict/answer_writer.h"
 #include "tanren/predict/check_paths.h"
 #include "tanren/predict/described_model.h"
@@ -19,7 +19,7 @@
 #include "tanren/predict/rows.h"
 #include "tanren/predict/window.h"
 #include "tanren/run/connect.h"
-#include "tanren/run/prepare.h"
+#include "tanren/run/prepare_whole.h"
 #include "tanren/run/short_waits.h"
 #include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/evaluate.h"
@@ -126,10 +126,10 @@ class Job {
   }
 
   void prepare_model() {
-    Datasets datasets{described_dataset(info_, model_.description.train_samples), nullptr};
     check_described(model_.description, model_.read.tensors, model_.name, registry_.models);
-    prepared_ = prepare(config_, registry_, /*has_weights=*/true, "", std::move(datasets),
-                        /*trains=*/false);
+    prepared_ = prepare_whole(model_.description, model_.read, model_.name, registry_,
+                              /*eval=*/nullptr);
+    model_.read.tensors = {};  // the task has them
     check_predicts(prepared_.task);
     computed_ = computed_in(prepared_.plan);
     alone_.check_alike({{"device and precision", computed_}});
@@ -234,8 +234,7 @@ class Job {
     const ShortWaits waits(prepared_.plan.device.threads);
     Parts parts = build_parts(prepared_.plan, input_.stop, registry_.accelerators);
     parts.ranks = std::make_shared<Ranks>(ranks_, prepared_.plan.parallel);
-    RunState state = build_run_state(std::move(prepared_.task), parts, /*trains=*/false);
-    load_exported(state, model_.read, model_.name);
+    RunState state = whole_state(std::move(prepared_.task), parts, model_.read.metadata);
     state.settle();
     const MustSucceedScope must_succeed;
     const DeviceRetryScope retries(parts.recovery->reserve());

@@ -5,10 +5,11 @@
 #include "tanren/config/kinds.h"
 #include "tanren/data/text/source_tokenizer.h"
 #include "tanren/data/text/token_cache.h"
-#include "tanren/interop/whole_model.h"
+#include "tanren/interop/described_task.h"
+#include "tanren/interop/model_description.h"
 #include "tanren/run/connect.h"
 #include "tanren/run/held_out.h"
-#include "tanren/run/prepare.h"
+#include "tanren/run/prepare_whole.h"
 #include "tanren/run/run.h"
 #include "tanren/run/same_table.h"
 #include "tanren/run/sample.h"
@@ -59,6 +60,26 @@ std::filesystem::path chosen_checkpoint(const RunConfig& config,
 
 namespace {
 
+// Loads a step folder into a state that only evaluates, with the averages, if they are wanted, in
+// the place of the weights. Returns the averages.
+TensorMap load_to_evaluate(RunState& state, const std::filesystem::path& checkpoint,
+                           const Parts& parts) {
+  const RankAxis& world = parts.ranks->world();
+  Snapshot snapshot = read_checkpoint(checkpoint, world.rank(), world.size());
+  TensorMap averages;
+  if (parts.plan.average.kind != Averaging::none && parts.plan.average.evaluate) {
+    if (snapshot.average.values.empty()) {
+      throw CheckpointError("[eval] " + checkpoint.string() +
+                            " has no averaged weights; take the raw ones with --set "
+                            "average.evaluate=false");
+    }
+    averages = averages_in(snapshot.average);
+  }
+  for (const auto& [name, tensor] : averages) snapshot.model.tensors.set(name, tensor);
+  state.load(parts.device, snapshot.model, snapshot.optimizer, snapshot.run, {}, snapshot.slices);
+  return averages;
+}
+
 Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfig& config,
                       const std::filesystem::path& checkpoint, const Registry& registry,
                       const std::atomic<bool>* stop, const std::filesystem::path& outputs,
@@ -86,18 +107,18 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   PredictionsWriter writer(predictions, {folder, checkpoint}, config, data, state.task, info,
                            *parts.ranks);
   const auto see = see_both(outputs_writer(outputs, data, state.task, *parts.ranks), writer);
-  if (!is_step) {
-    const bool averaged = load_exported(state, checkpoint);
-    auto report = evaluate(state, parts, data, nullptr, see);
-    const std::string unwritten = writer.write();
-    report.averaged = averaged;
-    return {report, write_sample(state, parts, info), names, unwritten};
+  bool averaged = false;
+  if (is_step) {
+    const TensorMap averages = load_to_evaluate(state, checkpoint, parts);
+    averaged = !averages.empty();
+    if (averaged && parts.plan.average.buffers == AverageBuffers::estimate) {
+      measure_statistics(state, parts, *prepared.datasets.train, averages);
+    }
+  } else {
+    averaged = load_exported(state, checkpoint);
   }
-  load_checkpoint(state, checkpoint, parts);
-  if (parts.plan.average.buffers == AverageBuffers::estimate && parts.plan.average.evaluate) {
-    estimate_statistics(state, parts, *prepared.datasets.train);
-  }
-  const auto report = evaluate(state, parts, data, nullptr, see);
+  EvaluationReport report = evaluate(state, parts, data, nullptr, see);
+  report.averaged = averaged;
   const std::string unwritten = writer.write();
   return {report, write_sample(state, parts, info), names, unwritten};
 }
@@ -168,8 +189,10 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
                                const std::atomic<bool>* stop, const std::filesystem::path& outputs,
                                const PredictionsTo& predictions) {
   const SafetensorsFile read = read_safetensors(file);
-  auto [config, info, train_samples] = description_of(read.metadata, file, sets, registry.known());
-  check_described({config, info, train_samples}, read.tensors, file.string(), registry.models);
+  ModelDescription description = description_of(read.metadata, file, sets, registry.known());
+  check_described(description, read.tensors, file.string(), registry.models);
+  RunConfig& config = description.config;
+  const DataInfo& info = description.info;
   SourceOptions& source = config.data.eval;
   source.encoding = config.data.encoding;
   if (!data.empty()) {
@@ -183,31 +206,28 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     throw ConfigError("[eval] the data are missing; name a file or folder of kind " + source.kind +
                       " behind " + file.string());
   }
-  Datasets datasets{described_dataset(info, train_samples),
-                    registry.datasets.open(source, "data.eval", &info)};
-  const RunConfig& described = config;
+  auto opened = registry.datasets.open(source, "data.eval", &info);
   const auto work = [&](const std::shared_ptr<Communicator>& ranks) {
-    Prepared prepared = prepare(described, registry, /*has_weights=*/true, "", std::move(datasets),
-                                /*trains=*/false);
+    Prepared prepared =
+        prepare_whole(description, read, file.string(), registry, std::move(opened));
     prepared.fit.dataset = prepared.datasets.eval.get();  // the training data are not available
     fit_threads(prepared);
     const ShortWaits waits(prepared.plan.device.threads);
     Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
     parts.ranks = std::make_shared<Ranks>(ranks, prepared.plan.parallel);
     parts.ranks->check_alike({{"device and precision", computed_in(prepared.plan)}});
-    RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
-    const bool averaged = load_exported(state, read, file.string());
+    RunState state = whole_state(std::move(prepared.task), parts, read.metadata);
     const Dataset& eval_data = *prepared.datasets.eval;
-    PredictionsWriter writer(predictions, {file}, described, eval_data, state.task, info,
+    PredictionsWriter writer(predictions, {file}, config, eval_data, state.task, info,
                              *parts.ranks);
     const auto see = see_both(outputs_writer(outputs, eval_data, state.task, *parts.ranks), writer);
     const auto report = evaluate(state, parts, eval_data, nullptr, see);
     const std::string unwritten = writer.write();
     Evaluated evaluated{report, write_sample(state, parts, info), info.class_names, unwritten};
-    evaluated.report.averaged = averaged;
+    evaluated.report.averaged = weights_origin(read.metadata).averaged;
     return evaluated;
   };
-  return with_ranks(described, world_of(process_environment(), described.parallel.rendezvous),
+  return with_ranks(config, world_of(process_environment(), config.parallel.rendezvous),
                     registry.accelerators, work);
 }
 

@@ -161,7 +161,7 @@ RunConfig without_stages(RunConfig config, const Registry& registry) {
 }
 
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
-                 const std::filesystem::path& kept, Datasets given, bool trains) {
+                 const std::filesystem::path& kept, Given given, bool trains) {
   RunConfig config = trains ? asked : without_stages(asked, registry);
   const Pretrained source = take_start(has_weights ? kept : "", config);
   config.model = source.model;
@@ -174,12 +174,13 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   counting.limit_bytes = 0;
   apply_memory_plan(counting);
   Prepared prepared;
-  prepared.datasets =
-      given.train ? std::move(given) : open_datasets(config.data, registry.datasets);
+  prepared.datasets = given.datasets.train ? std::move(given.datasets)
+                                           : open_datasets(config.data, registry.datasets);
   check_datasets(prepared.datasets, config.model, config.data, !has_weights);
   if (trains) refuse_too_large(config, registry, machine, prepared.datasets);
-  prepared.task =
-      build_task(config, registry.models, *prepared.datasets.train, has_weights && !trains);
+  prepared.task = given.task ? given.task(config.model)
+                             : build_task(config, registry.models, *prepared.datasets.train,
+                                          has_weights && !trains);
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialise(prepared.task, source, has_weights);
   if (config.parallel.pipeline > 1) {

@@ -8,6 +8,7 @@
 #include "tanren/train/stage_plan.h"
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,13 +25,19 @@ struct Prepared {
   FitInput fit;                             // for fit()
 };
 
+// What stands in the place of a part of the preparation.
+struct Given {
+  Datasets datasets = {};  // without training data: those of the config
+  // The task, with the weights that a checkpoint would bring; empty: built as the config says.
+  std::function<Task(const ModelOptions&)> task = {};
+};
+
 // `has_weights`: a checkpoint will follow, so model.init_from is not read again, and what the run
-// folder `kept` holds replaces the files that the run began with. `given` replaces the config's
-// data. `trains`: a model that cannot be trained in the available memory is refused before it is
-// built; otherwise the plan has no stages (parallel.pipeline), since each rank gets the whole
-// model.
+// folder `kept` holds replaces the files that the run began with. `trains`: a model that cannot be
+// trained in the available memory is refused before it is built; otherwise the plan has no stages
+// (parallel.pipeline), since each rank gets the whole model.
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
-                 const std::filesystem::path& kept, Datasets given = {}, bool trains = true);
+                 const std::filesystem::path& kept, Given given = {}, bool trains = true);
 
 // The config of ranks that each have the whole model. With ranks in threads there are as many
 // replicas, of as many threads, as with stages.

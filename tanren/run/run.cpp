@@ -11,7 +11,7 @@
 #include "tanren/config/write_config.h"
 #include "tanren/data/text/token_cache.h"
 #include "tanren/forecast/first_step.h"
-#include "tanren/interop/whole_model.h"
+#include "tanren/interop/model_description.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/metrics/jsonl_sink.h"

@@ -109,8 +109,8 @@ Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::pa
                               const PredictionsTo& predictions = {});
 
 // The config with all of the file or folder `data` as its evaluation data, read as
-// evaluation_source (whole_model.h) says, but for keys of its section that `requested` names (of
-// data.eval, or of data.train if that has no kind). ConfigError for data that are read from no
+// evaluation_source (model_description.h) says, but for keys of its section that `requested` names
+// (of data.eval, or of data.train if that has no kind). ConfigError for data that are read from no
 // file, if `requested` names another place, and for a registered kind if `data` does not exist.
 RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data,
                        const std::set<std::string>& requested = {});

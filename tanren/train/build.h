@@ -49,7 +49,7 @@ Parts build_parts(const Plan& plan, const std::atomic<bool>* stop,
                   const AcceleratorKind& accelerators = {});
 
 // Moves the task to the plan's device and dtype, and drops what this rank's stage does not hold. If
-// it `trains`, allocates gradients and optimizer state; else the state serves evaluations alone.
+// it `trains`, allocates gradients, optimizer state and averages; else it serves evaluations alone.
 RunState build_run_state(Task task, const Parts& parts, bool trains = true);
 
 }  // namespace tanren

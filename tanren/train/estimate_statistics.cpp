@@ -190,13 +190,18 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
     if (each->num_updates() == 0) continue;
     for (const auto& [name, tensor] : each->state().tensors) averaged.set(name, tensor);
   }
+  const at::NoGradGuard no_grad;
+  const AverageScope average(run.averages());
+  return !average.active() || measure_statistics(run, parts, train, averaged);
+}
+
+bool measure_statistics(const RunState& run, const Parts& parts, const Dataset& train,
+                        const TensorMap& averaged) {
   std::set<std::string> training;
   for (const auto& item : run.task.module->named_modules()) {
     if (item.value()->is_training()) training.insert(item.key());
   }
   const at::NoGradGuard no_grad;
-  const AverageScope average(run.averages());
-  if (!average.active()) return true;
   const EvalModeScope eval_mode(*run.task.module);
   const auto norms = measured_norms(*run.task.module, training, averaged);
   if (norms.empty()) return true;

@@ -22,4 +22,9 @@ namespace tanren {
 // If batch norm is synchronised it always runs to its end.
 bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train);
 
+// The same for a state that only evaluates, whose weights are the averages already: the batch norms
+// whose statistics `averaged` names are measured, and the result stays in the model.
+bool measure_statistics(const RunState& run, const Parts& parts, const Dataset& train,
+                        const TensorMap& averaged);
+
 }  // namespace tanren

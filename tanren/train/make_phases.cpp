@@ -193,7 +193,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
                                   .master_weights = plan.precision.master_weights});
       Objective& objective = phase.objectives.back();
       objective.choose_parameters();
-      if (plan.average.kind != Averaging::none) {
+      if (train && plan.average.kind != Averaging::none) {
         const MemoryScope memory(MemoryKind::averages);
         objective.average = std::make_unique<WeightAverage>(plan.average, trained, statistics);
       }

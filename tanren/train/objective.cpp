@@ -79,13 +79,13 @@ void Objective::choose_parameters(Communicator* ranks) {
     tensors.push_back(parameter.tensor);
     chosen_places.push_back(i);
   }
-  if (!any) {
-    throw ConfigError("[train] objective " + spec.name + " has no parameter to train (patterns " +
-                      join(spec.parameters) + "); unfreeze some or fix the patterns");
-  }
   if (!trains) {
     parameters = std::move(chosen);
     return;
+  }
+  if (!any) {
+    throw ConfigError("[train] objective " + spec.name + " has no parameter to train (patterns " +
+                      join(spec.parameters) + "); unfreeze some or fix the patterns");
   }
   SlicedState kept;
   if (shards) {

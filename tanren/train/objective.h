@@ -39,7 +39,7 @@ struct Objective {
   // Trained and frozen ones, in the model's order. Rows that ranks share have a place for each.
   std::vector<NamedParameter> all;
   std::vector<ObjectiveBuffer> buffers;  // that belong to its parameters' modules
-  bool trains = true;                    // false: no gradients and no optimizer
+  bool trains = true;                    // false: no gradients, optimizer and average
   Gradients gradients;
   std::unique_ptr<Optimizer> optimizer;  // null if it does not train
   LossScaler scaler;
@@ -65,9 +65,9 @@ struct Objective {
   bool master_weights = false;  // 16-bit parameters have fp32 gradients and fp32 copies
 
   // Takes the parameters that require a gradient now and that this rank holds, and makes gradients
-  // and an optimizer for them. Parameters that had optimizer state keep it. ConfigError if no stage
-  // has any. Ranks that share
-  // the state call it together and pass `ranks`; without it their state starts again.
+  // and an optimizer for them, unless it only evaluates. Parameters that had optimizer state keep
+  // it. ConfigError if no stage has any to train. Ranks that share the state call it together and
+  // pass `ranks`; without it their state starts again.
   void choose_parameters(Communicator* ranks = nullptr);
   // The factor on a term of its phase's forward in its loss; 0 for a term that is not in it.
   double weight_of(const std::string& term) const;

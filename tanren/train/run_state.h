@@ -117,8 +117,8 @@ struct RunState {
 
 // Turns a task into phases with objectives: selects parameters by pattern (ConfigError for a
 // pattern without match, a parameter of two objectives, or names that a checkpoint could not tell
-// apart). If they `train`, allocates gradients and optimizer state. `stage`: what this rank holds
-// of the model, of which it trains its part; null: all of it.
+// apart). If they `train`, allocates gradients, optimizer state and averages. `stage`: what this
+// rank holds of the model, of which it trains its part; null: all of it.
 std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train = true,
                                const std::shared_ptr<const StagePlan>& stage = nullptr);
 

@@ -14,6 +14,7 @@
 #include <ATen/Parallel.h>
 
 #include <filesystem>
+#include <utility>
 
 namespace tanren {
 namespace {
@@ -160,9 +161,27 @@ TEST_F(WholeModels, of_a_run_in_fp64_evaluates_and_converts_as_any_other) {
       evaluate_checkpoint(config, place() / "model.safetensors", Registry(), nullptr);
   const auto got = evaluate_whole_model(file, folder_.path() / "rows.csv", {}, Registry(), nullptr);
   EXPECT_EQ(got.report.values, expected.report.values);
-  EXPECT_FALSE(load_model(file).task.module->parameters().empty());
+  const auto parameters = load_model(file).task.module->parameters();
+  ASSERT_FALSE(parameters.empty());
+  for (const auto& parameter : parameters) EXPECT_EQ(parameter.scalar_type(), at::kFloat);
   write_python_folder(file, folder_.path() / "python", {}, {});
   EXPECT_TRUE(fs::exists(folder_.path() / "python" / "config.json"));
+}
+
+TEST_F(WholeModels, evaluates_in_another_precision_than_it_was_trained_in) {
+  for (const auto& [trained, asked] : {std::pair{"fp64", "fp32"}, std::pair{"fp32", "fp64"}}) {
+    fs::remove_all(place());
+    const auto file = train(text_config({std::string("precision.mode=") + trained}));
+    const auto loss_in = [&](const std::string& mode) {
+      return evaluate_whole_model(file, folder_.path() / "rows.csv", {"precision.mode=" + mode},
+                                  Registry(), nullptr)
+          .report.values.front()
+          .second;
+    };
+    const double own = loss_in(trained), other = loss_in(asked);
+    EXPECT_NE(other, own) << "computed in " << asked;
+    EXPECT_NEAR(other, own, 1e-5);
+  }
 }
 
 TEST_F(WholeModels, keeps_no_path_of_the_machine_that_trained_it) {

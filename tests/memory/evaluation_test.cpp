@@ -1,9 +1,13 @@
 // An evaluation of a language model holds the scores of one chunk of tokens, never of its whole
-// batch. Chunks change no metric, and any allocation may fail.
+// batch. Chunks change no metric, and any allocation may fail. An evaluation alone holds no state
+// of training.
 #include "tests/support/tiny_run.h"
 
+#include "tanren/base/testing.h"
+#include "tanren/checkpoint/checkpoint.h"
 #include "tanren/forecast/predict.h"
 #include "tanren/memory/cpu_allocator.h"
+#include "tanren/run/run.h"
 #include "tanren/train/answers.h"
 #include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/evaluate.h"
@@ -98,6 +102,65 @@ TEST_F(EvaluationMemory, is_that_of_a_chunk_of_scores_as_predicted) {
   const int64_t scores = kSamples * kLength * kVocab * int64_t{sizeof(double)};
   EXPECT_GT(peak_of(1 << 20), scores);
   EXPECT_LT(peak_of(64), scores / 4);
+}
+
+// A run whose weights are most of what its evaluation holds.
+RunConfig heavy_config(const char* mode, const char* average) {
+  auto config = tiny_config("mlp");
+  config.run.steps = 2;
+  config.run.device = "cpu";
+  config.model.hidden = {512, 512, 512};
+  config.data.train.fields = {"inputs: float[512] in [-1, 1]", "labels: int[] in [0, 4]"};
+  config.data.train.samples = 16;
+  config.data.eval = config.data.train;
+  config.batch.global_batch = "8";
+  config.precision.mode = mode;
+  config.average.kind = average;
+  config.memory.limit = "8GiB";
+  return config;
+}
+
+TEST_F(EvaluationMemory, of_a_run_alone_is_weights_buffers_and_activations_as_predicted) {
+  struct Case {
+    const char* mode;
+    const char* average;
+    double bytes;  // of a parameter: fp32, and its cast
+  };
+  for (const auto& [mode, average, bytes] :
+       {Case{"fp32", "none", 4}, Case{"fp32", "ema", 4}, Case{"bf16", "none", 6}}) {
+    const TemporaryFolder folder;
+    const auto place = folder.path() / "run";
+    const auto config = heavy_config(mode, average);
+    run({.config = config, .folder = place}, {});
+    const auto dataset = open_dataset(config.data.train, "data.train");
+    const auto make = [&] { return build_task(config, ModelRegistry(), *dataset); };
+    const Plan plan = plan_only(config, ModelRegistry(), {}, {});
+    const auto predicted = static_cast<double>(
+        StepPredictor(make, *dataset).evaluation_peak(plan, plan.evaluate.batch, /*trains=*/false));
+    double elements = 0;
+    for (const auto& parameter : make().module->parameters()) {
+      elements += static_cast<double>(parameter.numel());
+    }
+    const auto expect_peak = [&](const char* what, const auto& evaluate) {
+      const int64_t before = cpu_memory_stats().live_bytes;
+      restart_cpu_memory_peak();
+      evaluate();
+      const auto peak = static_cast<double>(cpu_memory_stats().recent_peak_bytes - before);
+      std::printf("%s %s, %s: %.2f bytes a parameter, predicted %.2f\n", mode, average, what,
+                  peak / elements, predicted / elements);
+      EXPECT_NEAR(predicted / peak, 1, 0.05) << mode << " " << average << " " << what;
+      EXPECT_LT(peak / elements, bytes + 0.6) << mode << " " << average << " " << what;
+      EXPECT_GT(peak / elements, bytes) << mode << " " << average << " " << what;
+    };
+    expect_peak("checkpoint", [&] {
+      const auto checkpoint = *latest_checkpoint(place / "checkpoints");
+      const auto got = evaluate_checkpoint(config, checkpoint, ModelRegistry(), nullptr);
+      EXPECT_EQ(got.report.averaged, std::string(average) == "ema");
+    });
+    expect_peak("whole model", [&] {
+      evaluate_whole_model(place / kWholeFile, "", {"memory.limit=8GiB"}, Registry(), nullptr);
+    });
+  }
 }
 
 // What is told of tokens is told within the attempt: rows that it has no memory for are halved.

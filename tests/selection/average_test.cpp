@@ -236,6 +236,27 @@ TEST(Average, estimates_batch_norm_as_torchs_update_bn_and_leaves_the_model_alon
   expect_same(run.state.average_state().tensors, before, "frozen ");
 }
 
+TEST(Average, in_a_state_that_only_evaluates_takes_the_weights_place_and_measures_the_same) {
+  auto config = averaging_config("swa");
+  config.average.start = "2";
+  TinyRun run(config);
+  run.steps(6);
+  const TensorMap before = copied(run.state.averaged_tensors());
+  ASSERT_TRUE(estimate_statistics(run.state, run.parts, *run.dataset));
+  const TensorMap expected = run.state.averaged_tensors();
+  bool changed = false;
+  for (const auto& [name, tensor] : expected) {
+    changed = changed || !at::equal(tensor, before.at(name));
+  }
+  EXPECT_TRUE(changed);
+  RunState alone = build_run_state(build_task(config, ModelRegistry(), *run.dataset), run.parts,
+                                   /*trains=*/false);
+  EXPECT_TRUE(alone.averages().empty());
+  alone.load_model(before, "the averages");
+  ASSERT_TRUE(measure_statistics(alone, run.parts, *run.dataset, before));
+  expect_same(alone.model_tensors(), expected, "alone ");
+}
+
 // Issue 26: the start weights of an objective without an average counted as its average.
 TEST(Average, of_one_objective_leaves_the_weights_of_another_without_one_raw) {
   auto config = gan_config();

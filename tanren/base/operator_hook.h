@@ -1,0 +1,34 @@
+// The hook: a dispatch key above autocast and autograd, which no backend uses. torch takes one
+// fall-through for a key in a process, so the hook owns it, and every room that wants to see
+// operators puts its kernels here. Within a scope the operators of its thread pass them; all other
+// operators fall through. Dry runs and retries on a device take keys of their own. Called by
+// precision/ and base/operator_listener.
+#pragma once
+
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace torch {
+class Library;
+}
+
+namespace tanren {
+
+// Calls `add` with the hook's library of torch's operators, to which it adds kernels for operators
+// that have none there. Once for each room in a process; thread-safe.
+void add_to_hook(void (*add)(torch::Library& operators));
+
+// The keys below the hook: with them a kernel calls the operator that it stands before.
+c10::DispatchKeySet below_hook(c10::DispatchKeySet keys);
+
+class OperatorHookScope {
+ public:
+  OperatorHookScope();
+  OperatorHookScope(const OperatorHookScope&) = delete;
+  OperatorHookScope& operator=(const OperatorHookScope&) = delete;
+
+ private:
+  c10::impl::IncludeDispatchKeyGuard open_;
+};
+
+}  // namespace tanren

@@ -1,0 +1,34 @@
+// The one way from a description and the weights beside it (interop/model_description.h) to a
+// task: check_described, then build_described. Called by load_model and by every verb that is given
+// a whole model.
+#pragma once
+
+#include "tanren/base/task.h"
+#include "tanren/base/tensor_map.h"
+#include "tanren/data/dataset.h"
+#include "tanren/interop/model_description.h"
+#include "tanren/model/registry.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace tanren {
+
+// Before anything is built of an untrusted description: CheckpointError listing the `tensors` that
+// do not fit it, ConfigError for sizes that no model has; `what` names the file. Allocates no
+// tensor memory for tanren's own kinds; other kinds are not checked.
+void check_described(const ModelDescription& description, const TensorMap& tensors,
+                     const std::string& what, const ModelRegistry& models);
+
+// The task of `options` (resolve_model) and `info` with these weights and buffers, on the CPU, in
+// training mode, never initialised at random if its kind is the library's own. Floating tensors
+// have the file's dtype, fp32 or fp64. CheckpointError as check_described, for any kind.
+Task build_described(const ModelOptions& options, const DataInfo& info, const TensorMap& tensors,
+                     const std::string& what, const ModelRegistry& models);
+
+// Replaces the training data: knows their description but holds no samples. `size` is only
+// reported.
+std::unique_ptr<Dataset> described_dataset(DataInfo info, int64_t size);
+
+}  // namespace tanren

@@ -1,0 +1,44 @@
+// The description in the metadata of a whole model's file: all that is needed to use its weights
+// (the [model] section with its sizes, how data are read, class names, tokenizer files). Written by
+// a finished run. The metadata are untrusted: checked like a config, and no size or path in them is
+// taken unchecked.
+#pragma once
+
+#include "tanren/base/data_info.h"
+#include "tanren/config/known_kinds.h"
+#include "tanren/config/run_config.h"
+#include "tanren/formats/safetensors.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+// The metadata that accompanies the weights.
+struct ModelDescription {
+  RunConfig config;           // model, data, batch, precision, evaluate, generate; no paths
+  DataInfo info;              // of the training data, with the tokenizer's files
+  int64_t train_samples = 1;  // training samples; batch.global_batch = "epoch" refers to it
+};
+
+// Metadata of a model made from `resolved` (resolve_model) and data like `info`. The sections for
+// training, paths, and the selection of files (include, exclude, part) are left out. Evaluation
+// data are read as [data.eval] says, else as [data.train] without its augmentation.
+Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t train_samples);
+
+// How evaluation data are read, in whatever file or folder they are: as [data.eval] says, else as
+// [data.train] without its augmentation. The tokenizer and the names of classes are training's.
+SourceOptions evaluation_source(const DataOptions& data);
+
+// Reads the metadata back; `sets` as on the command line. ConfigError naming the file if the
+// description is missing, of another version, or malformed; errors in the config as read_config.
+ModelDescription description_of(const Metadata& metadata, const std::filesystem::path& file,
+                                const std::vector<std::string>& sets, const KnownKinds& known);
+// Whether the metadata describe a model at all.
+bool describes_model(const Metadata& metadata);
+// ConfigError: the description in `file` "asks for impossible sizes", or has another fault.
+[[noreturn]] void refuse_description(const std::filesystem::path& file, const std::string& what);
+
+}  // namespace tanren

@@ -1,0 +1,24 @@
+// A whole model (interop/model_description.h) made ready to evaluate, predict or generate: its task
+// has the file's weights from the start. Internal to run/ and predict/.
+#pragma once
+
+#include "tanren/interop/model_description.h"
+#include "tanren/run/prepare.h"
+
+#include <memory>
+#include <string>
+
+namespace tanren {
+
+// As prepare() without training. The training data are only described; `eval` may be null. `read`
+// holds the weights, which check_described has seen; `what` names them in errors. Errors as prepare
+// and build_described.
+Prepared prepare_whole(const ModelDescription& description, const SafetensorsFile& read,
+                       const std::string& what, const Registry& registry,
+                       std::unique_ptr<Dataset> eval);
+
+// The state of a task from prepare_whole: it evaluates alone, and is at the step that `metadata`
+// say.
+RunState whole_state(Task task, const Parts& parts, const Metadata& metadata);
+
+}  // namespace tanren
