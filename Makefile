@@ -39,8 +39,9 @@ interop: build/release/build.ninja ## Round trips with the real Python packages 
 	cmake --build build/release --parallel $(JOBS) --target tanren_cli token_ids digits_to_pairs
 	tests/interop/run build/release
 
-soak: build/release/build.ninja ## Kill a rank of four 50 times, stop a run 30 times, kill predictions 50 times; go on each time
-	cmake --build build/release --parallel $(JOBS) --target launched_test stop_test
+soak: build/release/build.ninja ## Kill ranks, runs and predictions, and fail allocations, many more times than `make test`
+	cmake --build build/release --parallel $(JOBS) --target launched_test stop_test predict_test \
+	  recovery_test parallel_test zero_test device_test
 	scripts/soak build/release
 
 bench: build/release/build.ninja ## Run the benchmarks

@@ -7,13 +7,13 @@ function(tanren_library target)
   set_property(GLOBAL APPEND PROPERTY TANREN_LIBRARIES ${target})
 endfunction()
 
-# tanren_room(NAME DEPENDS rooms… SOURCES files… TESTS files… [TORCH_FREE] [LINK targets…])
+# tanren_room(NAME DEPENDS rooms… SOURCES files… TESTS files… [TORCH_FREE] [SHARDS N] [LINK targets…])
 #
 # Declares one room: a static library tanren_<NAME> and, if it has TESTS, one test binary
 # tanren_<NAME>_test (a unity build). DEPENDS may only name lower rooms; layers_test checks that
 # independently, from the #include lines.
 function(tanren_room name)
-  cmake_parse_arguments(room "TORCH_FREE" "" "DEPENDS;SOURCES;TESTS;LINK" ${ARGN})
+  cmake_parse_arguments(room "TORCH_FREE" "SHARDS" "DEPENDS;SOURCES;TESTS;LINK" ${ARGN})
   set(target tanren_${name})
   add_library(${target} STATIC ${room_SOURCES})
   tanren_library(${target})
@@ -29,14 +29,18 @@ function(tanren_room name)
     if(room_TORCH_FREE)
       set(torch_free TORCH_FREE)
     endif()
-    tanren_test(${target}_test ${torch_free} LABEL unit SOURCES ${room_TESTS} LINK ${target})
+    if(room_SHARDS)
+      set(shards SHARDS ${room_SHARDS})
+    endif()
+    tanren_test(${target}_test ${torch_free} ${shards} LABEL unit SOURCES ${room_TESTS} LINK ${target})
   endif()
 endfunction()
 
-# tanren_test(NAME [TORCH_FREE] LABEL unit|whole|distributed|gpu SOURCES files… LINK targets…)
-# Declares one GoogleTest binary, built as one unit, which ctest runs as one test.
+# tanren_test(NAME [TORCH_FREE] [SHARDS N] LABEL unit|whole|distributed|gpu SOURCES files… LINK targets…)
+# Declares one GoogleTest binary, built as one unit, which ctest runs as one test. Tests that mostly
+# wait are run as N processes side by side (SHARDS).
 function(tanren_test name)
-  cmake_parse_arguments(test "TORCH_FREE" "LABEL" "SOURCES;LINK;DEFINE" ${ARGN})
+  cmake_parse_arguments(test "TORCH_FREE" "LABEL;SHARDS" "SOURCES;LINK;DEFINE" ${ARGN})
   add_executable(${name} ${test_SOURCES})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   target_link_libraries(${name} PRIVATE ${test_LINK} GTest::gtest GTest::gtest_main)
@@ -47,7 +51,10 @@ function(tanren_test name)
     target_precompile_headers(${name} REUSE_FROM ${TANREN_TEST_PCH})
   endif()
   target_compile_options(${name} PRIVATE ${TANREN_TEST_OPTIONS})
-  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+  if(test_SHARDS)
+    set(shards ${PROJECT_SOURCE_DIR}/tests/support/shards ${test_SHARDS})
+  endif()
+  add_test(NAME ${name} COMMAND ${shards} $<TARGET_FILE:${name}> --gtest_brief=1)
   set(timeout 600)
   if(TANREN_SANITIZE) # three to five times slower
     set(timeout 2400)

@@ -1,6 +1,7 @@
 // A device that runs out of memory at any allocation of a step costs only time. The simulated
 // device fails a chosen allocation.
 #include "tests/support/accelerator/accelerator.h"
+#include "tests/support/allocations.h"
 #include "tests/support/block_config.h"
 #include "tests/support/eventful.h"
 
@@ -94,7 +95,7 @@ TEST_F(DeviceShortage, at_a_level_in_any_allocation_of_a_step_is_recovered) {
 
 // All that an update does outside of its microsteps, an evaluation and a checkpoint must succeed.
 TEST_F(DeviceShortage, in_any_allocation_of_a_skip_an_evaluation_or_a_save_is_recovered) {
-  for (const auto& [kind, stride] : {std::pair{"mlp", 1}, {"gpt2", 7}}) {
+  for (const auto& [kind, stride] : {std::pair{"mlp", 5}, {"gpt2", 23}}) {
     auto config = block_config(kind, "fp16");
     config.guard.nan_loss = "skip";
     config.memory.recovery = "same_split";
@@ -110,7 +111,7 @@ TEST_F(DeviceShortage, in_any_allocation_of_a_skip_an_evaluation_or_a_save_is_re
     std::optional<Events> events;
     double expected = 0;
     const auto found = inject(
-        config, stride, [&](TinyRun& run) { events = prepared(run); },
+        config, allocation_stride(stride), [&](TinyRun& run) { events = prepared(run); },
         [&](TinyRun& run) {
           const TemporaryFolder folder;
           const double loss = go_through(run, *events, folder.path());

@@ -50,7 +50,12 @@ const std::vector<Row> kRows = {
      },
      12, 0},
     {"adafactor", [](OptimizerOptions& o) { o.kind = "adafactor"; }, 0, 0},
-    {"muon", [](OptimizerOptions& o) { o.kind = "muon"; }, 4, 0},
+    {"muon",
+     [](OptimizerOptions& o) {
+       o.kind = "muon";
+       o.newton_schulz_steps = 1;  // takes as much memory as five
+     },
+     4, 0},
 };
 
 struct PrecisionRow {

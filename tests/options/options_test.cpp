@@ -473,7 +473,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"data.prefetch", "loader_test: changes no batch, by promise"},
     {"data.train.padding", "text_table_test: changes widths and no number, by promise"},
     {"data.train.path", "every row but the synthetic ones reads it"},
-    {"guard.growth_steps", "leak_detector_test, and examples_test on own_loop"},
+    {"guard.growth_steps", "leak_detector_test, and own_examples_test on own_loop"},
     {"evaluate.checkpoint", "best_test: what tanren eval reads"},
     {"metrics.console_every", "console_sink_test"},
     {"run.debug", "tests/own/debug_test: shows the first step and changes no number"},

@@ -203,10 +203,10 @@ TEST_F(Launched, evaluation_over_ranks_counts_each_sample_once) {
   expect_same_json(expected, got, "eval");
 }
 
-// The number of kills is TANREN_KILLS (for `make soak`), else 5.
+// The number of kills is TANREN_KILLS (for `make soak`), else 2.
 TEST_F(Launched, a_killed_rank_is_named_and_the_run_goes_on_on_three_with_the_same_log) {
   const char* asked = std::getenv("TANREN_KILLS");
-  const int kills = asked != nullptr ? std::atoi(asked) : 5;
+  const int kills = asked != nullptr ? std::atoi(asked) : 2;
   constexpr int64_t kSteps = 200, kEvery = 10;
   folder_.file("long.toml", config_text(kMlp, kSteps, kEvery));
   train_alone("long.toml", "one");

@@ -78,7 +78,8 @@ TEST_F(PredictGoesOn, killed_at_any_change_of_the_folder_and_with_the_file_moved
     const size_t calls = read("count").size();
     ASSERT_GT(calls, 5u);
     int64_t moved = 0;
-    for (size_t call = 1; call <= calls; ++call) {
+    // The moments before the file is put in its place are the same on every file system.
+    for (size_t call = lacks.empty() ? 1 : calls / 2; call <= calls; ++call) {
       fs::remove(at(kFile));
       fs::remove(at("moved.csv"));
       // The number of calls may differ by a save.

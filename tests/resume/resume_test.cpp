@@ -421,9 +421,19 @@ int run_program(const std::vector<std::string>& arguments, const fs::path& log, 
 TEST_F(Resume, of_the_program_after_sigint_in_mid_epoch_joins_the_log_bit_for_bit) {
   const std::string config = TANREN_SOURCE_DIR "/examples/digits/run.toml";
   const auto arguments = [&](const std::string& folder) {
-    return std::vector<std::string>{
-        "run",          config,  "--quiet",       "--out", (root_ / folder).string(), "--set",
-        "run.epochs=2", "--set", "run.threads=1", "--set", "precision.mode=bf16"};
+    return std::vector<std::string>{"run",
+                                    config,
+                                    "--quiet",
+                                    "--out",
+                                    (root_ / folder).string(),
+                                    "--set",
+                                    "run.epochs=1",
+                                    "--set",
+                                    "run.threads=1",
+                                    "--set",
+                                    "precision.mode=bf16",
+                                    "--set",
+                                    "batch.global_batch=16"};
   };
   ASSERT_EQ(run_program(arguments("whole"), {}, 0), 0);
   ASSERT_EQ(run_program(arguments("cut"), root_ / "cut" / "log.jsonl", 20), 130);

@@ -130,7 +130,7 @@ TEST_F(Stop, what_timeout_sends_twice_is_one_wish_and_the_run_can_go_on) {
   train("long.toml", "whole");
   for (const std::string signal : {"TERM", "INT", "HUP"}) {
     fs::remove_all(at("cut"));
-    const int64_t num_rounds = rounds(signal == "TERM" ? 5 : 2);
+    const int64_t num_rounds = rounds(signal == "TERM" ? 3 : 1);
     int64_t seen = 0, resumable = 0, finished = 0;
     for (int64_t i = 0; i < num_rounds; ++i) {
       Child child = start("exec timeout --preserve-status -s " + signal + " 1000 " + kTanren +

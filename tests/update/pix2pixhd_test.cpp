@@ -281,7 +281,7 @@ TEST_F(Pix2pixhdPeaks, are_predicted) {
       config.model.generator_channels = config.model.discriminator_channels = 16;
       config.data.train.fields = {"inputs: float[3,64,64] in [-1, 1]",
                                   "labels: float[3,64,64] in [-1, 1]"};
-      config.batch.global_batch = "4";
+      config.batch.global_batch = "2";
       const auto expect = [&](const char* what) {
         const StepPeaks peaks = step_peaks(config);
         std::printf("%-6s %s %-12s predicted %10lld, measured %10lld, %+.2f %%\n", size.c_str(),
@@ -290,7 +290,7 @@ TEST_F(Pix2pixhdPeaks, are_predicted) {
         EXPECT_LE(std::abs(peaks.error()), 0.03) << size << " " << mode << " " << what;
       };
       expect("whole");
-      config.batch.microbatch = 2;
+      config.batch.microbatch = 1;
       expect("accumulated");
       config.memory.recompute = {"*"};
       expect("recomputed");
@@ -330,7 +330,7 @@ TEST_F(Pix2pixhdPeaks, with_a_perceptual_loss_are_predicted_and_any_split_is_exa
   }
   config.memory.limit = "16GiB";  // installs our allocator, under a sanitizer too
   config.batch.microbatch = 2;
-  config.run.steps = 3;
+  config.run.steps = 2;
   for (const std::string mode : {"fp32", "bf16", "fp64"}) {
     config.precision.mode = mode;
     const StepPeaks peaks = step_peaks(config);
