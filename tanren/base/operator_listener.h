@@ -17,7 +17,8 @@ namespace tanren {
 class OperatorListener {
  public:
   // No value: the operator itself runs. It may be heard again as those that it is made of: a linear
-  // as an addmm or a matmul of weight.t(), which is a view of the weight.
+  // as an addmm or a matmul of weight.t(), which is a view of the weight. Under autocast the same
+  // operator is heard a second time, with autocast's copies of its arguments.
   using Answer = std::optional<at::Tensor>;
   using Bias = std::optional<at::Tensor>;
   // Of at::conv2d: one number for both directions or one for each.

@@ -77,7 +77,8 @@ TEST(WeightCasts, are_marked_beside_a_listener_which_hears_before_the_cast) {
     at::linear(at::randn({64, 64}), weight);
   });
   EXPECT_EQ(bytes.at(MemoryKind::casts), kCast);
-  EXPECT_EQ(listener->heard, std::vector<at::ScalarType>{at::kFloat});
+  // The caller's weight first, then autocast's copy of it.
+  EXPECT_EQ(listener->heard, (std::vector<at::ScalarType>{at::kFloat, at::kBFloat16}));
 }
 
 TEST(WeightCasts, leave_the_threads_state_as_it_was) {

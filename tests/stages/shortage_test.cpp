@@ -96,7 +96,7 @@ TEST_F(StageShortage, at_any_allocation_of_a_window_ends_all_ranks_and_the_run_g
     const std::string number = std::to_string(stage + 1);
     ASSERT_EQ(go_injected("counted " + number, stage, kNoFailure), "");
     const int64_t allocations = injection_.allocations;
-    ASSERT_GT(allocations, 40);
+    ASSERT_GT(allocations, 25);
     std::set<int64_t> failing;
     while (failing.size() < 20) {
       failing.insert(static_cast<int64_t>(random() % static_cast<uint64_t>(allocations)));
