@@ -34,7 +34,7 @@ fs::path report_folder(const Arguments& arguments, const RunConfig& config) {
 int anatomy(const Arguments& arguments, const Registry& registry) {
   const Named named = read_named(arguments, registry);
   const fs::path folder = report_folder(arguments, named.config);
-  const Anatomy found = dissect(named.config, registry);
+  const Anatomy found = dissect(named.config, registry, /*advises=*/!arguments.no_advice);
   const std::string text = anatomy_text(found), json = anatomy_json(found) + "\n";
   write_file(folder / "anatomy.txt", text);
   write_file(folder / "anatomy.json", json);

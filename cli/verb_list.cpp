@@ -133,6 +133,8 @@ void anatomy_options(CLI::App& command, Arguments& arguments) {
   json_option(command, arguments);
   verbose_option(command, arguments);
   config_options(command, arguments, "Folder of the report (default: anatomy/<run.name>)");
+  command.add_flag("--no-advice", arguments.no_advice,
+                   "Measure the config alone, without rehearsing other settings");
 }
 
 void convert_options(CLI::App& command, Arguments& arguments) {

@@ -41,7 +41,8 @@ struct Arguments {
   std::string interval;               // monitor: seconds; empty: its default
   LaunchArguments launch;
   bool quiet = false;
-  bool verbose = false;  // print also where an error comes from
+  bool no_advice = false;  // anatomy: try no other settings
+  bool verbose = false;    // print also where an error comes from
   bool json = false;
 };
 

@@ -163,10 +163,12 @@ void predict(const Rehearsal& run, const Registry& registry, Anatomy& anatomy) {
 }
 
 // A model that cannot be run dry has no cuts, nor has one of several objectives.
-std::vector<MeasuredCut> cuts_of(const Rehearsal& run, const Registry& registry,
-                                 const OperatorRecording& recording) {
+void measure_cuts(const Rehearsal& run, const Registry& registry, Anatomy& anatomy) {
   const auto& phases = run.state().phases;
-  if (phases.size() > 1 || phases.front().objectives.size() > 1) return {};
+  if (phases.size() > 1 || phases.front().objectives.size() > 1) {
+    anatomy.not_cut = "the run has several objectives";
+    return;
+  }
   const GeneratorScope generators(at::kCPU);  // a dataset may draw
   // Two samples: batch norm wants two values a channel.
   std::vector<int64_t> indices = {0};
@@ -174,15 +176,16 @@ std::vector<MeasuredCut> cuts_of(const Rehearsal& run, const Registry& registry,
   try {
     const Batch batch = collated(run.dataset(), indices).batch;
     const auto make_task = [&] { return build_task(run.config(), registry.models, run.dataset()); };
-    return measured_cuts(block_profile(run.plan(), make_task, batch), recording);
-  } catch (const std::exception&) {
-    return {};
+    anatomy.cuts = measured_cuts(block_profile(run.plan(), make_task, batch), anatomy.operators);
+    if (anatomy.cuts.empty()) anatomy.not_cut = "too few blocks end where another can begin";
+  } catch (const std::exception& error) {
+    anatomy.not_cut = said_by(error);
   }
 }
 
 }  // namespace
 
-Anatomy dissect(const RunConfig& config, const Registry& registry) {
+Anatomy dissect(const RunConfig& config, const Registry& registry, bool advises) {
   Anatomy anatomy;
   auto& stages = anatomy.stages;
   stages.push_back({"before anything"});
@@ -217,8 +220,9 @@ Anatomy dissect(const RunConfig& config, const Registry& registry) {
   anatomy.machine = measure_speed(device, dtype_of(run.plan().precision.mode), finish);
   anatomy.classes = class_rows(anatomy.operators, anatomy.times,
                                update_work(anatomy.memory, anatomy.subject, run.state()));
-  anatomy.cuts = cuts_of(run, registry, anatomy.operators);
+  measure_cuts(run, registry, anatomy);
   predict(run, registry, anatomy);
+  if (!advises) return anatomy;
   base.peak = anatomy.memory.peak_bytes;
   base.loader_share = anatomy.times.loader / anatomy.times.total();
   AdviceFound found = advise(config, registry, base);

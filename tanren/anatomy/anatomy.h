@@ -9,7 +9,8 @@
 namespace tanren {
 
 // Runs two steps to warm up, the second traced for its memory; then three for times and three for
-// operators; then variants of the run in turns with it (advice.h). Errors as `tanren run` has them.
-Anatomy dissect(const RunConfig& config, const Registry& registry);
+// operators; then, if it advises, variants of the run in turns with it (advice.h). Errors as
+// `tanren run` has them.
+Anatomy dissect(const RunConfig& config, const Registry& registry, bool advises = true);
 
 }  // namespace tanren

@@ -8,7 +8,10 @@ namespace tanren {
 namespace {
 
 TEST(AnatomyTest, a_model_of_blocks_has_cuts_by_seconds_no_slower_than_the_plans) {
-  const Anatomy anatomy = dissect(testing::block_config("gpt2", "fp32"), Registry());
+  const Anatomy anatomy =
+      dissect(testing::block_config("gpt2", "fp32"), Registry(), /*advises=*/false);
+  EXPECT_TRUE(anatomy.tried.empty());
+  EXPECT_EQ(anatomy.not_cut, "");
   double all = 0;
   for (const BlockTotal& block : anatomy.operators.blocks) {
     all += (block.forward_seconds + block.backward_seconds) /
@@ -25,6 +28,14 @@ TEST(AnatomyTest, a_model_of_blocks_has_cuts_by_seconds_no_slower_than_the_plans
     EXPECT_GE(cut.planned_slowest, cut.slowest);
     stages *= 2;
   }
+}
+
+TEST(AnatomyTest, a_model_without_cuts_says_why) {
+  RunConfig config = testing::tiny_config("mlp");
+  config.model.hidden = {};
+  const Anatomy anatomy = dissect(config, Registry(), /*advises=*/false);
+  EXPECT_TRUE(anatomy.cuts.empty());
+  EXPECT_EQ(anatomy.not_cut, "too few blocks end where another can begin");
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ struct Anatomy {
   std::array<ClassRow, kNumOperatorClasses> classes;
   OperatorRecording operators;  // sums over subject.steps
   std::vector<MeasuredCut> cuts;
+  std::string not_cut;  // why there are none
   std::vector<MemoryStage> stages;
   MemoryTimeline memory;
   std::optional<PredictedMemory> predicted;

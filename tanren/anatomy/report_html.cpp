@@ -72,7 +72,7 @@ std::string anatomy_html(const Anatomy& anatomy) {
   html += html_of(stage_table(anatomy)) + html_of(memory_table(anatomy));
   html += "<section><h2>Memory over one step</h2>\n" + memory_plot(anatomy) + "</section>\n";
   html += html_of(prediction_table(anatomy)) + html_of(block_table(anatomy));
-  if (!anatomy.cuts.empty()) html += html_of(cut_table(anatomy));
+  html += html_of(cut_table(anatomy));
   html += html_of(operator_table(anatomy, kOperators)) + html_of(node_table(anatomy, kNodes));
   return html + page_end();
 }

@@ -165,6 +165,7 @@ std::string anatomy_json(const Anatomy& anatomy) {
         {"bytes_per_second", anatomy.machine.bytes_per_second}}},
       {"operations", operations_json(anatomy)},
       {"cuts", cuts_json(anatomy.cuts)},
+      {"not_cut", anatomy.not_cut},
       {"memory", memory_json(anatomy)},
       {"advice", advice},
       {"tried", anatomy.tried}};

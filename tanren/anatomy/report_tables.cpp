@@ -196,6 +196,7 @@ Table cut_table(const Anatomy& anatomy) {
       "Slowest: forward and backward of the slowest stage, by the seconds of its operators.\n"
       "plan: by multiply-adds. memory.limit is left out.",
       true};
+  if (anatomy.cuts.empty()) table.note = "none: " + anatomy.not_cut;
   for (const MeasuredCut& cut : anatomy.cuts) {
     const std::string stages = to_text(cut.stages);
     table.rows.push_back({"seconds", stages, time_text(cut.slowest), "1.00", join(cut.cut_at)});

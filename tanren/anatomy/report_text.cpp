@@ -20,7 +20,7 @@ std::string anatomy_text(const Anatomy& anatomy) {
         memory_table(anatomy), prediction_table(anatomy)}) {
     text += "\n" + text_of(table);
   }
-  if (!anatomy.cuts.empty()) text += "\n" + text_of(cut_table(anatomy));
+  text += "\n" + text_of(cut_table(anatomy));
   if (anatomy.tried.empty()) return text;
   text += "\nADVICE, each measured by a run\n";
   for (const auto& line : advice_lines(anatomy)) text += "  " + line + "\n";
