@@ -50,6 +50,7 @@ BlockWatch::BlockWatch(const torch::nn::Module& module, const Batch& batch,
     if (!given_.insert(tensor.unsafeGetTensorImpl()).second) continue;  // shared by two modules
     weight_tensors_[tensor.unsafeGetTensorImpl()] = weights_.size();
     weight_memory_.emplace(memory_of(tensor), weights_.size());
+    if (tensor.requires_grad()) trained_weights_.insert(weights_.size());
     weights_.push_back({item.key(), static_cast<int64_t>(tensor.nbytes())});
   }
   for (const auto& item : module.named_buffers()) {
@@ -222,7 +223,8 @@ void BlockWatch::makes(const at::Tensor& tensor) {
 void BlockWatch::casts(const at::Tensor& tensor, size_t weight) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (!given_.insert(impl).second) return;
-  if (cast_weights_.insert(weight).second) {
+  const bool is_kept = trained_weights_.count(weight) > 0;  // as autocast keeps them
+  if (cast_weights_.insert(weight).second && is_kept) {
     weights_[weight].bytes += static_cast<int64_t>(tensor.nbytes());
   }
   weight_tensors_[impl] = weight;

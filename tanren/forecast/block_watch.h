@@ -78,6 +78,7 @@ class BlockWatch {
   std::map<const c10::TensorImpl*, size_t> weight_tensors_;  // weights, and casts of them
   std::map<const c10::StorageImpl*, size_t> weight_memory_;
   std::set<size_t> cast_weights_;
+  std::set<size_t> trained_weights_;        // at the start
   std::set<const c10::TensorImpl*> given_;  // parameters, buffers, fields, casts of parameters
   std::map<const c10::TensorImpl*, std::optional<size_t>> made_in_;  // no value: outside of blocks
   // The memory of buffers and fields, and the last block that wrote to it.

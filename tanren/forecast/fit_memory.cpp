@@ -187,10 +187,7 @@ std::string shorter(const FitInput& input, const Tried& least) {
       replicas > 1 ? fmt::format(" in each of {} replicas", replicas) : "",
       standing > 0 ? " beside " + size_text(standing) + " of data" : "");
   const int64_t mebibytes = smallest_limit(needs);
-  const MemoryPlan& memory = least.plan.memory;
-  const bool is_share = memory.limit_share > 0;  // of a device
-  if (is_share && static_cast<double>(mebibytes << 20) * memory.limit_share >
-                      static_cast<double>(memory.limit_bytes)) {
+  if (is_more_than_device(least.plan.memory, mebibytes)) {
     text += "; the device has less; memory.limit = \"none\" tries it all the same";
   } else {
     text += fmt::format("; the smallest limit that works: memory.limit = \"{}MiB\"", mebibytes);
@@ -357,8 +354,13 @@ std::optional<int64_t> predicted_peak(const Fitted& fitted) {
     const auto place = static_cast<size_t>(rank);
     const auto& devices = parallel.devices;
     if (!devices.empty() && devices[place] != devices.front()) continue;
-    const auto stage = static_cast<size_t>(rank / parallel.data_size());
-    sum += fitted.prediction ? fitted.prediction->peak_bytes : fitted.stages[stage].step.peak_bytes;
+    if (fitted.prediction) {
+      sum += fitted.prediction->peak_bytes;
+      continue;
+    }
+    const auto& stage = fitted.stages[static_cast<size_t>(rank / parallel.data_size())];
+    const bool is_alone = parallel.thread_ranks() == 1 && fitted.plan.device.device == "cpu";
+    sum += is_alone ? std::max(stage.step.peak_bytes, stage.start_bytes) : stage.step.peak_bytes;
   }
   return sum;
 }

@@ -46,10 +46,20 @@ std::string advice_of(const FitInput& input, const RunConfig& config, const Plan
   }
 }
 
-Plan in_more_stages(Plan plan, int64_t stages) {
+// As many replicas in more stages, each in a rank of its own. Ranks that share a machine or a
+// device share its memory: there are more of them.
+Plan in_more_stages(Plan plan, int64_t stages, bool is_limit_of_machine) {
   ParallelPlan& parallel = plan.parallel;
-  parallel.world_size = parallel.world_size / parallel.pipeline * stages;
+  const int64_t before = parallel.pipeline;
+  parallel.world_size = parallel.world_size / before * stages;
   parallel.pipeline = stages;
+  if (is_limit_of_machine) plan.memory.limit_bytes = plan.memory.limit_bytes * before / stages;
+  if (parallel.devices.empty()) return plan;
+  const std::vector<int64_t> devices = parallel.devices;
+  parallel.devices.clear();
+  for (int64_t rank = 0; rank < parallel.world_size; ++rank) {
+    parallel.devices.push_back(devices[static_cast<size_t>(rank % std::ssize(devices))]);
+  }
   return plan;
 }
 
@@ -62,9 +72,15 @@ std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& pla
   config.parallel.cut_at = {};
   if (is_asked) changes.push_back(advice_of(input, config, plan, "parallel.cut_at = []"));
   const int64_t most = std::min<int64_t>(std::ssize(input.blocks->blocks), 32);
+  // "auto" and "80%" are shared by the processes of a machine.
+  const auto amount = parse_memory(config.memory.limit);
+  const bool is_limit_of_machine =
+      plan.parallel.thread_ranks() == 1 && !(amount && amount->bytes > 0);
   for (int64_t stages = 2 * plan.parallel.pipeline; stages <= most; stages *= 2) {
-    changes.push_back(advice_of(input, config, in_more_stages(plan, stages),
-                                fmt::format("parallel.pipeline = {}{}", stages, open)));
+    const Plan more = in_more_stages(plan, stages, is_limit_of_machine);
+    changes.push_back(advice_of(input, config, more,
+                                fmt::format("parallel.pipeline = {}{} on {} ranks", stages, open,
+                                            more.parallel.world_size)));
     if (!changes.back().empty()) break;
   }
   if (plan.memory.recompute.empty()) {
@@ -74,8 +90,10 @@ std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& pla
   }
   for (int64_t size = plan.batch.microbatch / 2; size >= 1; size /= 2) {
     config.batch.microbatch = size;
-    changes.push_back(advice_of(input, config, input.plan(config),
-                                fmt::format("batch.microbatch = {}{}", size, open)));
+    changes.push_back(advice_of(
+        input, config, input.plan(config),
+        fmt::format("batch.microbatch = {}{}{}", size, open,
+                    input.couples_samples ? " (batch norm then sees fewer samples at once)" : "")));
     if (!changes.back().empty()) break;
   }
   std::erase(changes, "");
@@ -106,10 +124,12 @@ std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& pla
             ? "to make the whole model, before it drops what other stages hold"
             : breakdown(stage.step),
         size_text(taken(need) - room),
-        input.config.parallel.cut_at.empty() ? ", and other cuts do not fit either" : "");
+        input.config.parallel.cut_at.empty() ? ", and no other cut that was tried fits" : "");
   }
-  text += fmt::format("; a limit for this cut: memory.limit = \"{}MiB\"",
-                      smallest_limit(least + standing));
+  const int64_t mebibytes = smallest_limit(least + standing);
+  text += is_more_than_device(plan.memory, mebibytes)
+              ? std::string("; the device has less; memory.limit = \"none\" tries it all the same")
+              : fmt::format("; a limit for this cut: memory.limit = \"{}MiB\"", mebibytes);
   for (const std::string& change : changes_that_fit(input, plan)) text += "; " + change;
   throw ConfigError(text);
 }
@@ -176,8 +196,11 @@ Fitted fit_stages(const FitInput& input) {
         plan = cut_elsewhere(input, smallest->cut);
         tried = std::move(*smallest);
         plan_line(plan, "cut_at").reason =
-            "the first block of each later stage, so that the largest stage has the fewest bytes; "
-            "no cut fits memory_limit";
+            std::string(
+                "the first block of each later stage, so that the largest stage has the "
+                "fewest bytes; ") +
+            (tried.fits ? "faster cuts do not fit memory_limit"
+                        : "no cut that was tried fits memory_limit");
       }
     }
     if (!tried.fits) {

@@ -40,4 +40,9 @@ int64_t smallest_limit(int64_t bytes) {
   return (bytes + reserve + (1 << 20) - 1) >> 20;
 }
 
+bool is_more_than_device(const MemoryPlan& memory, int64_t mebibytes) {
+  return memory.limit_share > 0 && static_cast<double>(mebibytes << 20) * memory.limit_share >
+                                       static_cast<double>(memory.limit_bytes);
+}
+
 }  // namespace tanren

@@ -25,5 +25,7 @@ bool fits(int64_t peak_bytes, int64_t room_bytes);
 
 // The smallest limit in MiB that leaves so many bytes beside the reserve.
 int64_t smallest_limit(int64_t bytes);
+// Whether such a limit is more than the plan's device has; on the CPU never.
+bool is_more_than_device(const MemoryPlan& memory, int64_t mebibytes);
 
 }  // namespace tanren

@@ -155,7 +155,11 @@ MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted) {
   forecast.room_bytes = room_for_step(plan, standing_beside(input, plan));
   if (plan.parallel.pipeline > 1) {
     forecast.stages = fitted.stages;
-    if (fitted.stages.empty()) forecast.unknown = "the stages cannot be run dry";
+    if (fitted.stages.empty()) {  // fit_stages says why
+      for (const PlanLine& line : plan.lines) {
+        if (line.key == "predicted_peak") forecast.unknown = line.reason;
+      }
+    }
     return forecast;
   }
   if (!fitted.prediction) {

@@ -1,5 +1,6 @@
 #include "tanren/forecast/predict_stages.h"
 
+#include "tanren/base/text.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/dry/trace_scope.h"
 #include "tanren/forecast/dry_step.h"
@@ -66,9 +67,17 @@ std::string tied_names(const StagePlan& stage) {
   return names;
 }
 
-Collated first_sample(const Dataset& dataset) {
+// One of the first samples, of those with the most tokens.
+Collated longest_sample(const Dataset& dataset) {
+  constexpr int64_t kSamples = 64;
   const GeneratorScope generators(at::kCPU);  // a dataset may draw
-  return collated(dataset, {0});
+  Collated longest = collated(dataset, {0});
+  for (int64_t i = 1; i < std::min(kSamples, dataset.size()); ++i) {
+    if (sequence_length(longest.batch) == 0) break;
+    Collated other = collated(dataset, {i});
+    if (sequence_length(other.batch) > sequence_length(longest.batch)) longest = std::move(other);
+  }
+  return longest;
 }
 
 }  // namespace
@@ -78,7 +87,7 @@ StagesPredictor::StagesPredictor(const Plan& plan, const ModelBlocks& blocks,
     : plan_(of_one_window(plan)),
       blocks_(blocks),
       make_task_(std::move(make_task)),
-      one_(first_sample(dataset)),
+      one_(longest_sample(dataset)),
       missing_samples_(plan.batch.per_rank - plan_.batch.per_rank) {}
 
 std::vector<StagePrediction> StagesPredictor::of(const PipelineCut& cut) {
@@ -128,6 +137,8 @@ StagesPredictor::Known StagesPredictor::run(const StagePlan& stage,
   const MemoryTrace trace = tracing.trace();
   known.prediction.step = traced_peak(trace, start);
   known.prediction.step.how = "a dry run of each stage";
+  const int64_t length = sequence_length(one_.batch);
+  if (length > 0) known.prediction.step.how += fmt::format(" with samples of length {}", length);
   known.prediction.whole_bytes = bytes_at(trace, made);
   known.prediction.start_bytes = most_before(trace, start);
   add_batches(known.prediction.step, missing_samples_ * sample_bytes(one_.batch, plan));

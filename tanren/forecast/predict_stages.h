@@ -51,7 +51,7 @@ class StagesPredictor {
   Plan plan_;  // of one window
   const ModelBlocks& blocks_;
   std::function<Task()> make_task_;
-  Collated one_;  // sample
+  Collated one_;  // sample, the longest of the first ones
   int64_t missing_samples_ = 0;
   std::map<Key, Known> known_;
 };

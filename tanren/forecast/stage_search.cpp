@@ -1,9 +1,9 @@
 #include "tanren/forecast/stage_search.h"
 
-#include "tanren/base/names.h"
 #include "tanren/base/pipeline_schedule.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace tanren {
 
@@ -12,11 +12,11 @@ namespace {
 // Cuts that fastest() tries; each rules out others.
 constexpr int kMostCuts = 64;
 
-// The profile is of a run that recomputes nothing and shards nothing.
+// The profile is of a run that recomputes nothing and shards nothing. Patterns of blocks inside of
+// these may match, too.
 ModelBlocks least_bytes(ModelBlocks blocks, const Plan& plan) {
+  const bool keeps_little = !plan.memory.recompute.empty() || !plan.memory.offload.empty();
   for (BlockCost& block : blocks.blocks) {
-    const bool keeps_little = matches_any(plan.memory.recompute, block.name) ||
-                              matches_any(plan.memory.offload, block.name);
     if (keeps_little) block.kept_bytes = block.kept_before;
   }
   if (plan.parallel.zero == 0) return blocks;
@@ -26,6 +26,7 @@ ModelBlocks least_bytes(ModelBlocks blocks, const Plan& plan) {
 
 CutOptions options_of(const Plan& plan, int64_t room) {
   CutOptions options{.stages = plan.parallel.pipeline, .samples = plan.batch.microbatch};
+  options.most_samples = plan.batch.per_rank;
   for (int64_t stage = 0; stage < options.stages; ++stage) {
     options.in_flight.push_back(most_in_flight(pipeline_actions(
         plan.parallel.schedule, stage, options.stages, plan.batch.accumulation_steps)));
@@ -76,16 +77,26 @@ TriedCut StageSearch::tried(const PipelineCut& cut) {
   return result;
 }
 
+// A cut that asks for another error than memory's is none to offer.
+std::optional<TriedCut> StageSearch::offered(const PipelineCut& cut) {
+  try {
+    return tried(cut);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
 std::optional<TriedCut> StageSearch::fastest() {
   CutOptions options = options_;
   for (int i = 0; i < kMostCuts; ++i) {
     const auto cut = cut_balanced(least_, options);
     if (!cut) return std::nullopt;
-    TriedCut result = tried(*cut);
-    if (result.fits) return result;
-    if (!result.start_fits) return std::nullopt;  // another cut's is about the same
-    for (size_t stage = 0; stage < result.needs.size(); ++stage) {
-      if (tanren::fits(result.needs[stage], room_)) continue;
+    auto result = offered(*cut);
+    if (!result) return std::nullopt;
+    if (result->fits) return result;
+    if (!result->start_fits) return std::nullopt;  // another cut's is about the same
+    for (size_t stage = 0; stage < result->needs.size(); ++stage) {
+      if (tanren::fits(result->needs[stage], room_)) continue;
       const size_t begin = stage == 0 ? 0 : cut->at(stage - 1);
       const size_t end = stage == cut->size() ? least_.blocks.size() : cut->at(stage);
       options.too_large.push_back({stage, begin, end});
@@ -96,7 +107,7 @@ std::optional<TriedCut> StageSearch::fastest() {
 
 std::optional<TriedCut> StageSearch::smallest() {
   const auto cut = cut_smallest(least_, options_);
-  return cut ? std::optional(tried(*cut)) : std::nullopt;
+  return cut ? offered(*cut) : std::nullopt;
 }
 
 }  // namespace tanren

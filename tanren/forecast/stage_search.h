@@ -41,6 +41,8 @@ class StageSearch {
   std::optional<TriedCut> smallest();
 
  private:
+  std::optional<TriedCut> offered(const PipelineCut& cut);
+
   const Plan& plan_;
   const int64_t room_;
   ModelBlocks least_;  // with no more bytes than its blocks need in a dry run

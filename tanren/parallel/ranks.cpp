@@ -147,11 +147,13 @@ void Ranks::check_alike(const Facts& mine) const {
       if (i + 1 >= facts.size()) return std::string("nothing more");
       return facts[i] + " " + (facts[i + 1].empty() ? "none" : facts[i + 1]);
     };
+    const bool is_cut = i < first.size() && first[i] == "parallel.cut_at";
     settle(world().communicator());
-    throw ConfigError(
-        fmt::format("[parallel] rank {} has {}, rank 0 has {}; start every rank with the same "
-                    "program, config and data",
-                    rank, told(other), told(first)));
+    throw ConfigError(fmt::format(
+        "[parallel] rank {} has {}, rank 0 has {}; {}", rank, told(other), told(first),
+        is_cut ? "each process cuts for its own memory.limit: give all the same limit, or name "
+                 "parallel.cut_at"
+               : "start every rank with the same program, config and data"));
   }
 }
 

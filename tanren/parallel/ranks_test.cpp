@@ -44,6 +44,19 @@ TEST(Ranks, a_fact_that_differs_is_named_on_every_rank) {
   });
 }
 
+TEST(Ranks, another_cut_of_a_rank_comes_with_what_makes_cuts_equal) {
+  testing::on_ranks(2, [](Communicator& comm) {
+    const std::string message = message_of([&] {
+      of(comm).check_alike({{"parallel.cut_at", comm.rank() == 1 ? "h.2" : "h.3"}});
+    });
+    EXPECT_NE(message.find("rank 1 has parallel.cut_at h.2, rank 0 has parallel.cut_at h.3; each "
+                           "process cuts for its own memory.limit: give all the same limit, or "
+                           "name parallel.cut_at"),
+              std::string::npos)
+        << message;
+  });
+}
+
 TEST(Ranks, a_fact_that_is_missing_is_named) {
   testing::on_ranks(2, [](Communicator& comm) {
     Facts facts{{"a", "1"}, {"b", "2"}};

@@ -19,6 +19,7 @@ class GrowingStage {
       : model_(model), is_held_(model.weights.size(), false) {
     const int64_t in_flight = stage < options.in_flight.size() ? options.in_flight[stage] : 1;
     samples_ = in_flight * options.samples;
+    if (options.most_samples > 0) samples_ = std::min(samples_, options.most_samples);
     cost_.begin = cost_.end = begin;
     if (begin > 0) cost_.bytes = samples_ * model.blocks[begin - 1].output_bytes;
     for (size_t before = 0; before < begin; ++before) {

@@ -56,6 +56,7 @@ struct CutOptions {
   int64_t stages = 1;
   int64_t samples = 1;             // of a microbatch
   std::vector<int64_t> in_flight;  // per stage: microbatches held at most; empty: one in each
+  int64_t most_samples = 0;        // that a stage can hold at once, of a window; 0: no bound
   int64_t limit_bytes = 0;         // of each stage; 0: none
   // Known not to fit: nor does the same stage with these blocks and more.
   std::vector<StageSpan> too_large = {};

@@ -43,6 +43,7 @@ void refuse_estimates(const Plan& plan) {
 
 CutOptions cut_options(const Plan& plan) {
   CutOptions options{.stages = plan.parallel.pipeline, .samples = plan.batch.microbatch};
+  options.most_samples = plan.batch.per_rank;
   for (int64_t stage = 0; stage < options.stages; ++stage) {
     options.in_flight.push_back(most_in_flight(pipeline_actions(
         plan.parallel.schedule, stage, options.stages, plan.batch.accumulation_steps)));

@@ -427,7 +427,7 @@ TEST_F(Resume, of_the_program_after_sigint_in_mid_epoch_joins_the_log_bit_for_bi
                                     "--out",
                                     (root_ / folder).string(),
                                     "--set",
-                                    "run.epochs=1",
+                                    "run.epochs=2",
                                     "--set",
                                     "run.threads=1",
                                     "--set",

@@ -194,6 +194,37 @@ TEST(StageMemory, of_a_long_window_is_that_of_a_short_one_and_its_batch) {
   EXPECT_EQ(peak_of(longer) - peak_of(shorter), (20 - 6) * 2 * kSample);
 }
 
+// Sample 0 is half as long as the others.
+class ShortFirst : public Dataset {
+ public:
+  explicit ShortFirst(const Dataset& whole) : whole_(whole) {}
+  int64_t size() const override { return whole_.size(); }
+  DataInfo info() const override { return whole_.info(); }
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    Collated collated = whole_.collate(indices);
+    if (indices != std::vector<int64_t>{0}) return collated;
+    for (const char* field : {"inputs", "labels"}) {
+      collated.batch.fields.set(field, collated.batch[field].narrow(1, 0, 32).contiguous());
+    }
+    return collated;
+  }
+
+ private:
+  const Dataset& whole_;
+};
+
+TEST(StageMemory, is_that_of_the_longest_of_the_first_samples) {
+  const RunConfig config = gpt_config("fp32", 4);
+  const auto data = open_dataset(config.data.train, "data.train");
+  const ShortFirst other(*data);
+  const auto whole = predicted({.config = config, .data = *data, .stages = 2});
+  const auto found = predicted({.config = config, .data = other, .stages = 2});
+  for (size_t stage : {0u, 1u}) {
+    EXPECT_EQ(found[stage].step.peak_bytes, whole[stage].step.peak_bytes);
+    EXPECT_THAT(found[stage].step.how, HasSubstr("with samples of length 64"));
+  }
+}
+
 // Plans in stages on a machine with enough memory for any limit.
 class StageFit : public ::testing::Test {
  protected:
@@ -299,11 +330,23 @@ TEST_F(StageFit, cuts_elsewhere_where_the_fastest_cut_does_not_fit) {
   EXPECT_THAT(error, HasSubstr("; parallel.cut_at = [] needs at most "));
 }
 
+// The last microbatch is short: a stage holds 9 samples, not two microbatches of 8.
+TEST_F(StageFit, tries_cuts_by_no_more_than_their_stages_hold) {
+  config_.parallel.pipeline_schedule = "gpipe";
+  config_.batch.global_batch = "9";
+  config_.model.vocab_size = 2000;
+  const Fitted free = fit_in(0, config_);
+  const int64_t limit = just_below(largest(free));
+  const Fitted fitted = fit_in(limit, config_);
+  EXPECT_NE(fitted.plan.parallel.cut_at, free.plan.parallel.cut_at);
+  EXPECT_THAT(line(fitted.plan, "cut_at"), HasSubstr("of those cuts that fit memory_limit"));
+}
+
 TEST_F(StageFit, refuses_what_no_cut_fits_with_changes_that_do) {
   const int64_t limit = just_below(largest(fit_in(0, config_)) * 2 / 3);
   const std::string error = refusal(limit, config_);
   EXPECT_THAT(error, HasSubstr("of 2 (transformer."));
-  EXPECT_THAT(error, HasSubstr("more, and other cuts do not fit either; a limit for this cut"));
+  EXPECT_THAT(error, HasSubstr("more, and no other cut that was tried fits; a limit for this cut"));
   EXPECT_THAT(error, HasSubstr("; memory.recompute = [\"*\"] needs at most "));
   const size_t smaller = error.find("; batch.microbatch = ");
   ASSERT_NE(smaller, std::string::npos) << error;
@@ -312,6 +355,10 @@ TEST_F(StageFit, refuses_what_no_cut_fits_with_changes_that_do) {
   EXPECT_EQ(refusal(limit, changed), "accepted");
   changed = config_;
   changed.memory.recompute = {"*"};
+  EXPECT_EQ(refusal(limit, changed), "accepted");
+  EXPECT_THAT(error, HasSubstr("; parallel.pipeline = 4 on 4 ranks needs at most "));
+  changed = config_;
+  changed.parallel.pipeline = 4;
   EXPECT_EQ(refusal(limit, changed), "accepted");
   changed = config_;
   const size_t mebibytes = error.find("memory.limit = \"") + 16;
