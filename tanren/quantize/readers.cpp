@@ -30,18 +30,18 @@ constexpr int64_t kRealBytes = 64 << 10;
 struct Notes {
   at::Tensor parameter;
   std::set<WeightReader> readers;
-  std::vector<std::string> others;  // operators that no 8-bit one can stand in for
+  std::string other;  // the first operator that no 8-bit one can stand in for
   std::set<std::pair<int64_t, int64_t>> geometries;  // stride and padding of its convolutions
   bool shared = false;                               // by parameters that are not the same
 
-  void other(const std::string& what) {
-    if (std::find(others.begin(), others.end(), what) == others.end()) others.push_back(what);
+  void read_by_other(const std::string& what) {
+    if (other.empty()) other = what;
   }
   void read(const WeightRead& how) {
     if (how.reader) {
       readers.insert(*how.reader);
     } else {
-      other(how.why);
+      read_by_other(how.why);
     }
   }
 };
@@ -78,7 +78,7 @@ class HookedReads final : public OperatorListener {
   explicit HookedReads(Notebook& notebook) : notebook_(notebook) {}
 
   Answer linear(const at::Tensor& input, const at::Tensor& weight, const Bias& bias) override {
-    if (Notes* of = notebook_.find(input)) of->other("linear as its input");
+    if (Notes* of = notebook_.find(input)) of->read_by_other("linear as its input");
     if (Notes* of = notebook_.find(weight)) {
       of->read(read_by_linear(input, weight, bias, of->parameter));
     }
@@ -88,7 +88,7 @@ class HookedReads final : public OperatorListener {
 
   Answer addmm(const at::Tensor& added, const at::Tensor& left, const at::Tensor& right,
                const at::Scalar& beta, const at::Scalar& alpha) override {
-    if (Notes* of = notebook_.find(left)) of->other("addmm as its left factor");
+    if (Notes* of = notebook_.find(left)) of->read_by_other("addmm as its left factor");
     if (Notes* of = notebook_.find(right)) {
       of->read(read_by_addmm(added, left, right, beta, alpha, of->parameter));
     }
@@ -97,14 +97,14 @@ class HookedReads final : public OperatorListener {
   }
 
   Answer matmul(const at::Tensor& left, const at::Tensor& right) override {
-    if (Notes* of = notebook_.find(left)) of->other("matmul as its left factor");
+    if (Notes* of = notebook_.find(left)) of->read_by_other("matmul as its left factor");
     if (Notes* of = notebook_.find(right)) of->read(read_by_matmul(left, right, of->parameter));
     return {};
   }
 
   Answer conv2d(const at::Tensor& input, const at::Tensor& weight, const Bias& bias,
                 const Convolution& how) override {
-    if (Notes* of = notebook_.find(input)) of->other("conv2d as its input");
+    if (Notes* of = notebook_.find(input)) of->read_by_other("conv2d as its input");
     if (Notes* of = notebook_.find(weight)) {
       const WeightRead read = read_by_conv2d(input, weight, bias, how, of->parameter);
       of->read(read);
@@ -115,14 +115,14 @@ class HookedReads final : public OperatorListener {
   }
 
   Answer embedding(const at::Tensor& weight, const at::Tensor& indices) override {
-    if (Notes* of = notebook_.find(indices)) of->other("embedding as its indices");
+    if (Notes* of = notebook_.find(indices)) of->read_by_other("embedding as its indices");
     if (Notes* of = notebook_.find(weight)) of->read(read_by_embedding(weight, of->parameter));
     return {};
   }
 
  private:
   void note_bias(const at::Tensor& bias) {
-    if (Notes* of = notebook_.find(bias)) of->other("an operator that adds it");
+    if (Notes* of = notebook_.find(bias)) of->read_by_other("an operator that adds it");
   }
 
   Notebook& notebook_;
@@ -144,7 +144,7 @@ class OtherReads final : public DryObserver {
     }
     run_inside(run);
     if (read.empty() || only_looks(call)) return;
-    for (Notes* of : read) of->other(short_name(call));
+    for (Notes* of : read) of->read_by_other(short_name(call));
   }
 
  private:
@@ -211,10 +211,10 @@ ParameterReaders judged(const std::string& own, const at::Tensor& parameter, con
     return stays(std::string("it is ") + c10::toString(dtype));
   }
   if (notes != nullptr && notes->shared) return stays("it shares its memory with another parameter");
-  if (notes == nullptr || (notes->readers.empty() && notes->others.empty())) {
+  if (notes == nullptr || (notes->readers.empty() && notes->other.empty())) {
     return stays("no operator reads it in a prediction");
   }
-  if (!notes->others.empty()) return stays(join(notes->others, " and ") + " reads it");
+  if (!notes->other.empty()) return stays(notes->other + " reads it");
   const auto& readers = notes->readers;
   const std::string names = joined_names(readers);
   static const std::set<WeightReader> kTied = {WeightReader::linear, WeightReader::embedding};
