@@ -1,6 +1,7 @@
 #include "tanren/quantize/readers.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/operator_listener.h"
 #include "tanren/base/testing.h"
 
 #include <ATen/ATen.h>
