@@ -117,8 +117,14 @@ struct QuantizedLayers::Layer {
   }
 
   // The convolution with this stride and padding, which the first call settles; null for others.
-  const QuantizedConvolution* convolution(int64_t stride, int64_t padding) {
+  // What a dry run of a real model prepares has no numbers: it lies in `of_shapes` alone.
+  const QuantizedConvolution* convolution(const at::Tensor& x, int64_t stride, int64_t padding,
+                                          std::optional<QuantizedConvolution>& of_shapes) {
     const std::lock_guard<std::mutex> lock(one_at_a_time);
+    if (!prepared && is_dry(x) && !is_dry(parameter)) {
+      return &of_shapes.emplace(
+          prepare_convolution(weight, *input, stride, padding, ConvolutionWay::patches));
+    }
     if (!prepared) {
       const at::NoGradGuard no_grad;
       const MemoryScope memory(MemoryKind::weights);
@@ -184,16 +190,9 @@ class QuantizedLayers::Answering final : public OperatorListener {
                                                              : at::MemoryFormat::Contiguous;
       return at::conv2d(input, expanded.contiguous(layout), bias, how.stride, how.padding);
     }
-    const int64_t stride = how.stride.front(), padding = how.padding.front();
     std::optional<QuantizedConvolution> of_shapes;
-    const QuantizedConvolution* of = nullptr;
-    if (is_dry(input) && layer->weight.values.defined() && !is_dry(layer->weight.values)) {
-      // What a dry run prepares has no numbers.
-      of = &of_shapes.emplace(prepare_convolution(layer->weight, *layer->input, stride, padding,
-                                                  ConvolutionWay::patches));
-    } else {
-      of = layer->convolution(stride, padding);
-    }
+    const QuantizedConvolution* const of =
+        layer->convolution(input, how.stride.front(), how.padding.front(), of_shapes);
     if (of == nullptr) return {};
     ++layer->answers;
     const at::Tensor y = computed_in(dtype, input, [&](const at::Tensor& x, at::ScalarType to) {

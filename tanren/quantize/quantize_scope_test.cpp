@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/ops/quantized_convolution.h"
 #include "tanren/quantize/quantized_task.h"
 #include "tanren/quantize/replaced.h"
@@ -228,6 +229,28 @@ TEST(QuantizeScope, answers_a_static_convolution_with_the_8_bit_one) {
     const auto dilated = [&](const auto& w) { return at::conv2d(x, w, bias, 2, kernel - 1, 2); };
     EXPECT_TRUE(is_all_nan(of.run(dilated)));
   }
+}
+
+TEST(QuantizeScope, knows_the_shapes_in_a_dry_run_and_keeps_nothing_of_it) {
+  at::manual_seed(12);
+  const at::Tensor x = at::randn({2, 8, 7, 7});
+  const Quantised convolution(at::randn({6, 8, 3, 3}), WeightReader::convolution,
+                              InputScale{0.03F, 110});
+  const Quantised linear(at::randn({9, 7}), WeightReader::linear);
+  const auto forward = [&](const at::Tensor& images) {
+    const at::Tensor y =
+        convolution.run([&](const auto& w) { return at::conv2d(images, w, {}, 1, 1); });
+    return linear.run([&](const auto& w) { return at::linear(y, w); });
+  };
+  {
+    const DryScope dry;
+    const at::Tensor y = forward(at::empty({5, 8, 7, 7}));
+    EXPECT_TRUE(is_dry(y));
+    EXPECT_EQ(y.sizes(), at::IntArrayRef({5, 6, 7, 9}));
+  }
+  const at::Tensor y = quantized_convolution_plain(x, convolution.weight, *convolution.input, 1, 1,
+                                                   {}, at::kFloat);
+  EXPECT_TRUE(at::allclose(forward(x), linear.plain(y, {}), 1e-5, 1e-5));
 }
 
 TEST(QuantizeScope, expands_the_weight_of_a_convolution_without_an_input_scale) {
