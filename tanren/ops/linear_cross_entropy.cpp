@@ -210,10 +210,9 @@ at::Tensor heard_entropy(const at::Tensor& states, const at::Tensor& weight,
     const int64_t count = std::min(most, rows - first);
     const at::Tensor scores = at::linear(states.narrow(0, first, count), weight, bias);
     const at::Tensor own = labels.narrow(0, first, count);
-    const at::Tensor sum =
-        options.label_smoothing == 0
-            ? cross_entropy_sum(scores, own)
-            : cross_entropy_sum_reference(scores, own, options.label_smoothing);
+    const at::Tensor sum = options.label_smoothing == 0
+                               ? cross_entropy_sum(scores, own)
+                               : cross_entropy_sum_reference(scores, own, options.label_smoothing);
     loss = loss.defined() ? loss + sum : sum;
   }
   return loss;

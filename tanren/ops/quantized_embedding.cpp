@@ -75,11 +75,10 @@ at::Tensor expanded_rows(const Weight& weight, int64_t dims, int64_t width, cons
   const bool whole = ids.scalar_type() == at::kLong || ids.scalar_type() == at::kInt;
   if (dims != 2 || !ids.device().is_cpu() || !whole ||
       (dtype != at::kFloat && dtype != at::kBFloat16)) {
-    throw Error(
-        fmt::format("[ops] quantized_embedding of {} ids on {} in a table of {} dims to {}; "
-                    "give int64 on the CPU, 2 dims, and fp32 or bf16",
-                    c10::toString(ids.scalar_type()), ids.device().str(), dims,
-                    c10::toString(dtype)));
+    throw Error(fmt::format(
+        "[ops] quantized_embedding of {} ids on {} in a table of {} dims to {}; "
+        "give int64 on the CPU, 2 dims, and fp32 or bf16",
+        c10::toString(ids.scalar_type()), ids.device().str(), dims, c10::toString(dtype)));
   }
   const at::Tensor rows = ids.to(at::kLong).contiguous();
   std::vector<int64_t> sizes = ids.sizes().vec();

@@ -52,8 +52,7 @@ void check_input(const QuantizedParameter& of, const std::string& name) {
                     "input scale",
                     name));
   }
-  if (of.reader == WeightReader::convolution &&
-      (sizes[2] != sizes[3] || of.weight.groups() != 1)) {
+  if (of.reader == WeightReader::convolution && (sizes[2] != sizes[3] || of.weight.groups() != 1)) {
     throw InputError(
         fmt::format("[quantize] {} is a convolution's weight of shape {} with {} scales a channel; "
                     "keep it as it is, or give it a square kernel and one scale",
@@ -61,7 +60,8 @@ void check_input(const QuantizedParameter& of, const std::string& name) {
   }
 }
 
-void check_parameter(const QuantizedParameter& of, const at::Tensor* parameter, const std::string& name) {
+void check_parameter(const QuantizedParameter& of, const at::Tensor* parameter,
+                     const std::string& name) {
   if (parameter == nullptr) {
     throw InputError(fmt::format(
         "[quantize] {} is no parameter of the model; give the model that was quantised", name));
@@ -243,8 +243,7 @@ QuantizedLayers::QuantizedLayers(const torch::nn::Module& module, QuantizedParam
     auto item = parameters.extract(parameters.begin());
     const at::Tensor& parameter = named[item.key()];
     if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;  // its second name
-    layers_.push_back(
-        std::make_unique<Layer>(item.key(), parameter, std::move(item.mapped())));
+    layers_.push_back(std::make_unique<Layer>(item.key(), parameter, std::move(item.mapped())));
   }
 }
 

@@ -68,11 +68,10 @@ bool is_all_nan(const at::Tensor& x) { return x.isnan().all().item<bool>(); }
 TEST(QuantizedLayers, refuse_what_does_not_fit_before_anything_is_replaced) {
   OneWeight module(at::randn({6, 8}));
   const QuantizedWeight fits = quantize_weight(at::randn({6, 8}), "w");
-  TANREN_EXPECT_CONTAINS(
-      error_of<InputError>([&] {
-        QuantizedLayers(module, {{"weight", {fits}}, {"wieght", {fits}}});
-      }),
-      "wieght is no parameter of the model");
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] {
+                           QuantizedLayers(module, {{"weight", {fits}}, {"wieght", {fits}}});
+                         }),
+                         "wieght is no parameter of the model");
   const auto alone = [&](const QuantizedParameter& of) {
     return error_of<InputError>([&] { QuantizedLayers(module, {{"weight", of}}); });
   };
@@ -85,15 +84,17 @@ TEST(QuantizedLayers, refuse_what_does_not_fit_before_anything_is_replaced) {
   EXPECT_TRUE(module.weight.requires_grad());
 
   OneWeight wide(at::randn({6, 8}, at::kDouble));
-  TANREN_EXPECT_CONTAINS(
-      error_of<InputError>([&] { QuantizedLayers(wide, {{"weight", {fits}}}); }),
-      "weight is Double");
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] {
+                           QuantizedLayers(wide, {{"weight", {fits}}});
+                         }),
+                         "weight is Double");
   OneWeight oblong(at::randn({6, 8, 3, 1}));
   const QuantizedParameter kernel{quantize_weight(oblong.original, "w"), WeightReader::convolution,
                                   InputScale{}};
-  TANREN_EXPECT_CONTAINS(
-      error_of<InputError>([&] { QuantizedLayers(oblong, {{"weight", kernel}}); }),
-      "square kernel");
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] {
+                           QuantizedLayers(oblong, {{"weight", kernel}});
+                         }),
+                         "square kernel");
 }
 
 TEST(QuantizedLayers, free_the_numbers_and_leave_nan_of_the_same_shape) {
@@ -140,7 +141,8 @@ TEST(QuantizeScope, answers_projections_whose_weight_is_transposed) {
     const Quantised of(at::randn({16, out}), WeightReader::projection);
     const auto addmm = of.run([&](const auto& w) { return at::addmm(bias, x, w); });
     EXPECT_TRUE(at::equal(addmm, of.plain(x, bias)));
-    EXPECT_TRUE(at::equal(of.run([&](const auto& w) { return at::matmul(x, w); }), of.plain(x, {})));
+    EXPECT_TRUE(
+        at::equal(of.run([&](const auto& w) { return at::matmul(x, w); }), of.plain(x, {})));
     const auto turned = of.run([&](const auto& w) { return at::linear(x, w.t(), bias); });
     EXPECT_TRUE(at::equal(turned, of.plain(x, bias)));
   }
@@ -165,13 +167,13 @@ TEST(QuantizeScope, answers_an_embedding_and_a_tied_head_from_the_same_bytes) {
 TEST(QuantizeScope, gives_nan_to_a_reader_that_nobody_foresaw) {
   const Quantised of(at::randn({8, 8}), WeightReader::linear);
   const at::Tensor x = at::ones({4, 8});
-  const std::vector<std::pair<const char*, std::function<at::Tensor(const at::Tensor&)>>> readers = {
-      {"the wrong way round", [&](const auto& w) { return at::addmm(at::zeros({8}), x, w); }},
-      {"scaled", [&](const auto& w) { return at::addmm(at::zeros({8}), x, w.t(), 1, 2); }},
-      {"part", [&](const auto& w) { return at::linear(x, w.narrow(0, 0, 4)); }},
-      {"mm", [&](const auto& w) { return at::mm(x, w.t()); }},
-      {"copy", [&](const auto& w) { return at::linear(x, w.contiguous()); }},
-      {"left factor", [&](const auto& w) { return at::matmul(w, x.t()); }}};
+  const std::vector<std::pair<const char*, std::function<at::Tensor(const at::Tensor&)>>> readers =
+      {{"the wrong way round", [&](const auto& w) { return at::addmm(at::zeros({8}), x, w); }},
+       {"scaled", [&](const auto& w) { return at::addmm(at::zeros({8}), x, w.t(), 1, 2); }},
+       {"part", [&](const auto& w) { return at::linear(x, w.narrow(0, 0, 4)); }},
+       {"mm", [&](const auto& w) { return at::mm(x, w.t()); }},
+       {"copy", [&](const auto& w) { return at::linear(x, w.contiguous()); }},
+       {"left factor", [&](const auto& w) { return at::matmul(w, x.t()); }}};
   for (const auto& [what, forward] : readers) EXPECT_TRUE(is_all_nan(of.run(forward))) << what;
   EXPECT_EQ(of.answers(), 0);
 }
@@ -199,8 +201,8 @@ TEST(QuantizeScope, answers_in_the_dtype_of_the_operator) {
   const at::Tensor y = narrow.run(
       [&](const auto& w) { return at::linear(x.to(at::kBFloat16), w, bias.to(at::kBFloat16)); });
   EXPECT_EQ(y.scalar_type(), at::kBFloat16);
-  EXPECT_TRUE(at::equal(
-      y, narrow.plain(x.to(at::kBFloat16), bias.to(at::kBFloat16), at::kBFloat16)));
+  EXPECT_TRUE(
+      at::equal(y, narrow.plain(x.to(at::kBFloat16), bias.to(at::kBFloat16), at::kBFloat16)));
 }
 
 TEST(QuantizeScope, answers_a_static_convolution_with_the_8_bit_one) {
@@ -212,8 +214,8 @@ TEST(QuantizeScope, answers_a_static_convolution_with_the_8_bit_one) {
     const auto convolved = [&](const at::Tensor& images) {
       return of.run([&](const auto& w) { return at::conv2d(images, w, bias, 2, kernel / 2); });
     };
-    const at::Tensor expected = quantized_convolution_plain(x, of.weight, *of.input, 2, kernel / 2,
-                                                            bias, at::kFloat);
+    const at::Tensor expected =
+        quantized_convolution_plain(x, of.weight, *of.input, 2, kernel / 2, bias, at::kFloat);
     const at::Tensor y = convolved(x), last = convolved(x.contiguous(kLastChannels));
     if (has_onednn_convolution()) {
       EXPECT_TRUE(at::allclose(y, expected, 1e-5, 1e-5));
@@ -248,8 +250,8 @@ TEST(QuantizeScope, knows_the_shapes_in_a_dry_run_and_keeps_nothing_of_it) {
     EXPECT_TRUE(is_dry(y));
     EXPECT_EQ(y.sizes(), at::IntArrayRef({5, 6, 7, 9}));
   }
-  const at::Tensor y = quantized_convolution_plain(x, convolution.weight, *convolution.input, 1, 1,
-                                                   {}, at::kFloat);
+  const at::Tensor y =
+      quantized_convolution_plain(x, convolution.weight, *convolution.input, 1, 1, {}, at::kFloat);
   EXPECT_TRUE(at::allclose(forward(x), linear.plain(y, {}), 0.05, 0.05));
 }
 
@@ -375,8 +377,8 @@ TEST(QuantizedTask, predicts_on_several_threads_at_once) {
   at::manual_seed(11);
   const at::Tensor x = at::randn({3, 8, 9, 9});
   const Quantised of(at::randn({6, 8, 3, 3}), WeightReader::convolution, InputScale{0.03F, 110});
-  const at::Tensor expected = quantized_convolution_plain(x, of.weight, *of.input, 1, 1, {},
-                                                          at::kFloat);
+  const at::Tensor expected =
+      quantized_convolution_plain(x, of.weight, *of.input, 1, 1, {}, at::kFloat);
   // The first call of each prepares the same convolution.
   std::vector<at::Tensor> results(4);
   std::vector<std::thread> threads;

@@ -210,7 +210,8 @@ ParameterReaders judged(const std::string& own, const at::Tensor& parameter, con
   if (dtype != at::kFloat && dtype != at::kBFloat16) {
     return stays(std::string("it is ") + c10::toString(dtype));
   }
-  if (notes != nullptr && notes->shared) return stays("it shares its memory with another parameter");
+  if (notes != nullptr && notes->shared)
+    return stays("it shares its memory with another parameter");
   if (notes == nullptr || (notes->readers.empty() && notes->other.empty())) {
     return stays("no operator reads it in a prediction");
   }

@@ -66,9 +66,9 @@ TEST(Readers, of_torchs_own_layers_are_found_without_a_list_of_them) {
       torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 8, 3).padding(torch::kSame)),
       torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 6, {3, 1})),
       torch::nn::Conv2d(torch::nn::Conv2dOptions(6, 5, 1).stride({1, 2}).bias(false)));
-  auto found = readers_of(
-      predicting(convolutions, [&](const auto& x) { return convolutions->forward(x); }),
-      at::randn({2, 4, 16, 16}));
+  auto found =
+      readers_of(predicting(convolutions, [&](const auto& x) { return convolutions->forward(x); }),
+                 at::randn({2, 4, 16, 16}));
   EXPECT_EQ(found["0.weight"], "convolution: convolution");
   EXPECT_EQ(found["0.bias"], "stays: it is no matrix");
   EXPECT_EQ(found["1.weight"], "stays: a convolution in groups reads it");
@@ -116,9 +116,7 @@ TEST(Readers, tell_a_weight_from_its_transpose_and_from_a_part_of_it) {
 TEST(Readers, are_all_counted) {
   const at::Tensor ids = at::zeros({3}, at::kLong);
   const auto of = [&](const auto& read) { return reader_of(at::randn({8, 8}), ids, read); };
-  const auto tied = [](const auto& x, const auto& w) {
-    return at::linear(at::embedding(w, x), w);
-  };
+  const auto tied = [](const auto& x, const auto& w) { return at::linear(at::embedding(w, x), w); };
   EXPECT_EQ(of(tied), "linear: linear and embedding");
   EXPECT_EQ(of([](const auto& x, const auto& w) { return at::embedding(w, x) + w.sum(); }),
             "stays: sum reads it");
@@ -180,9 +178,10 @@ TEST(Readers, of_a_model_that_needs_values_are_an_error) {
   const Task task = predicting(linear, [&](const at::Tensor& x) {
     return linear->forward(x) * (x.sum().item<double>() > 0 ? 1 : 2);
   });
-  TANREN_EXPECT_CONTAINS(
-      testing::error_of<Error>([&] { find_readers(task, batch_for(at::randn({3, 8}))); }),
-      "asks for the value of a tensor");
+  TANREN_EXPECT_CONTAINS(testing::error_of<Error>([&] {
+                           find_readers(task, batch_for(at::randn({3, 8})));
+                         }),
+                         "asks for the value of a tensor");
 }
 
 }  // namespace

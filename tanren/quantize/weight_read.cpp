@@ -21,9 +21,7 @@ bool is_turned(const at::Tensor& argument, const at::Tensor& parameter) {
          argument.stride(0) == parameter.stride(1) && argument.stride(1) == parameter.stride(0);
 }
 
-bool is_bias(const at::Tensor& bias, int64_t out) {
-  return bias.dim() == 1 && bias.size(0) == out;
-}
+bool is_bias(const at::Tensor& bias, int64_t out) { return bias.dim() == 1 && bias.size(0) == out; }
 
 // x × right.
 WeightRead read_as_right_factor(const at::Tensor& right, const at::Tensor& parameter) {

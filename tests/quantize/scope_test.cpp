@@ -56,34 +56,34 @@ Model of_the_zoo(const ModelOptions& options, const DataInfo& info, const Batch&
 }
 
 Model gpt2_model() {
-  return of_the_zoo({.kind = "gpt2",
-                     .loss_chunk = 8,
-                     .num_layers = 2,
-                     .num_heads = 3,
-                     .hidden_size = 24,
-                     .intermediate_size = 80,
-                     .context_length = 16},
-                    {.input_shape = {13}, .outputs = 61, .vocab_size = 61},
-                    labelled(at::randint(61, {kRows, 13}, at::kLong),
-                             at::randint(61, {kRows, 13}, at::kLong)),
-                    {"transformer.wpe.weight"});
+  return of_the_zoo(
+      {.kind = "gpt2",
+       .loss_chunk = 8,
+       .num_layers = 2,
+       .num_heads = 3,
+       .hidden_size = 24,
+       .intermediate_size = 80,
+       .context_length = 16},
+      {.input_shape = {13}, .outputs = 61, .vocab_size = 61},
+      labelled(at::randint(61, {kRows, 13}, at::kLong), at::randint(61, {kRows, 13}, at::kLong)),
+      {"transformer.wpe.weight"});
 }
 
 Model bert_model(const std::string& task) {
   const std::vector<int64_t> labels =
       task == "classify" ? std::vector<int64_t>{kRows} : std::vector<int64_t>{kRows, 11};
-  return of_the_zoo({.kind = "bert",
-                     .num_layers = 2,
-                     .num_heads = 3,
-                     .hidden_size = 24,
-                     .intermediate_size = 40,
-                     .context_length = 16,
-                     .task = task},
-                    {.input_shape = {11}, .outputs = 5, .vocab_size = 37},
-                    labelled(at::randint(37, {kRows, 11}, at::kLong),
-                             at::randint(5, labels, at::kLong)),
-                    {"bert.embeddings.position_embeddings.weight",
-                     "bert.embeddings.token_type_embeddings.weight"});
+  return of_the_zoo(
+      {.kind = "bert",
+       .num_layers = 2,
+       .num_heads = 3,
+       .hidden_size = 24,
+       .intermediate_size = 40,
+       .context_length = 16,
+       .task = task},
+      {.input_shape = {11}, .outputs = 5, .vocab_size = 37},
+      labelled(at::randint(37, {kRows, 11}, at::kLong), at::randint(5, labels, at::kLong)),
+      {"bert.embeddings.position_embeddings.weight",
+       "bert.embeddings.token_type_embeddings.weight"});
 }
 
 Model convnet_model() {
@@ -93,10 +93,9 @@ Model convnet_model() {
 }
 
 Model resnet_model() {
-  return of_the_zoo({.kind = "resnet", .size = "resnet18"},
-                    {.input_shape = {3, 32, 32}, .outputs = 5},
-                    labelled(at::randn({kRows, 3, 32, 32}), at::randint(5, {kRows}, at::kLong)),
-                    {});
+  return of_the_zoo(
+      {.kind = "resnet", .size = "resnet18"}, {.input_shape = {3, 32, 32}, .outputs = 5},
+      labelled(at::randn({kRows, 3, 32, 32}), at::randint(5, {kRows}, at::kLong)), {});
 }
 
 // A user's module, whose view() needs a contiguous result of the convolution.
@@ -123,8 +122,8 @@ Model own_model() {
     };
     return task;
   };
-  return {"own", make,
-          labelled(at::randn({kRows, 2, 8, 8}), at::randint(5, {kRows}, at::kLong)), {}};
+  return {
+      "own", make, labelled(at::randn({kRows, 2, 8, 8}), at::randint(5, {kRows}, at::kLong)), {}};
 }
 
 std::vector<Model> models() {
@@ -193,8 +192,8 @@ class PlainAnswers final : public OperatorListener {
                 const Convolution& how) override {
     const auto* of = find(weight);
     if (of == nullptr) return {};
-    return quantized_convolution_plain(input, of->weight, *of->input, how.stride[0],
-                                       how.padding[0], bias ? *bias : at::Tensor(), at::kFloat)
+    return quantized_convolution_plain(input, of->weight, *of->input, how.stride[0], how.padding[0],
+                                       bias ? *bias : at::Tensor(), at::kFloat)
         .contiguous();
   }
   Answer embedding(const at::Tensor& weight, const at::Tensor& indices) override {
