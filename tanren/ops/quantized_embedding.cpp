@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kExpandGrain = 16384;  // elements
 
-// Calls expand(first, last) for parts of [0, count) on several threads, once all ids are known to be
-// rows of the table.
+// Calls expand(begin, end) for parts of the ids on several threads, each once its ids are known to
+// be rows of the table.
 template <class F>
 void for_rows(const at::Tensor& ids, int64_t rows, int64_t width, const F& expand) {
   const auto* id = ids.const_data_ptr<int64_t>();

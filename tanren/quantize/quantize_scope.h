@@ -25,9 +25,10 @@ namespace tanren {
 // Thread-safe once it is made.
 class QuantizedLayers {
  public:
-  // Replaces the module's parameters, each as soon as its 8-bit weight is packed. InputError, before
-  // anything is replaced, for a name that is no parameter, another shape, a dtype that is neither
-  // fp32 nor bf16, another device than the CPU, or an input scale that no operator could use.
+  // Replaces the module's parameters, each as soon as its 8-bit weight is packed. InputError,
+  // before anything is replaced, for a name that is no parameter, another shape, a dtype that is
+  // neither fp32 nor bf16, another device than the CPU, or an input scale that no operator could
+  // use.
   QuantizedLayers(const torch::nn::Module& module, QuantizedParameters parameters);
   ~QuantizedLayers();
   QuantizedLayers(const QuantizedLayers&) = delete;
