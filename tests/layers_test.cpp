@@ -74,7 +74,7 @@ struct Floor {
 };
 constexpr const char* kGround = "base formats page dry comm blocks ops";
 constexpr const char* kRooms =
-    "checkpoint data guard memory metrics model optimizer parallel precision";
+    "checkpoint data guard memory metrics model optimizer parallel precision quantize";
 constexpr Floor kFloors[] = {
     {"base", ""},
     {"config", "base"},

@@ -22,10 +22,7 @@ thread_local const OperatorListenerScope* innermost_listener = nullptr;
 // The listener's answer, or else what `run` computes.
 template <typename Ask, typename Run>
 at::Tensor answered(const Ask& ask, const Run& run) {
-  if (const auto listener = OperatorListenerScope::current()) {
-    const OperatorListenerScope unheard(nullptr);
-    if (const Answer answer = ask(*listener)) return *answer;
-  }
+  if (const Answer answer = ask_listener(ask)) return *answer;
   return run();
 }
 
@@ -92,6 +89,13 @@ void add_once() {
 }
 
 }  // namespace
+
+Answer ask_listener(c10::function_ref<Answer(OperatorListener&)> ask) {
+  const auto listener = OperatorListenerScope::current();
+  if (listener == nullptr) return std::nullopt;
+  const OperatorListenerScope unheard(nullptr);
+  return ask(*listener);
+}
 
 Answer OperatorListener::linear(const at::Tensor&, const at::Tensor&, const Bias&) { return {}; }
 

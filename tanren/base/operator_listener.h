@@ -8,6 +8,7 @@
 #include "tanren/base/operator_hook.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 
 #include <memory>
 #include <optional>
@@ -56,5 +57,10 @@ class OperatorListenerScope {
   const OperatorListenerScope* outer_;
   std::optional<OperatorHookScope> hook_;
 };
+
+// The answer of this thread's listener, if there is one, to the question that `ask` puts to it. For
+// own operators that compute one of these themselves.
+OperatorListener::Answer ask_listener(
+    c10::function_ref<OperatorListener::Answer(OperatorListener&)> ask);
 
 }  // namespace tanren

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error_line.h"
 #include "tanren/base/text.h"
+#include "tanren/dry/dry_batch.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/layer_owners.h"
 
@@ -283,16 +284,6 @@ class ListenScope {
 
 // Smaller tensors hold values: models compute constants such as dropout rates with tensors.
 constexpr int64_t kRealBytes = 64 << 10;
-
-Batch without_memory(const Batch& batch) {
-  Batch copy;
-  copy.ids = batch.ids;
-  for (const auto& [name, field] : batch.fields) {
-    const auto options = at::TensorOptions(field.scalar_type()).device(at::kMeta);
-    copy.fields.set(name, at::empty(field.sizes(), options));
-  }
-  return copy;
-}
 
 // Makes the task dry and returns the table of what `run` does, which returns the model's outputs.
 LayerTable recorded(const std::function<Task()>& make_task, const Batch& batch, bool trains,

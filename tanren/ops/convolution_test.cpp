@@ -1,10 +1,15 @@
 #include "tanren/ops/convolution.h"
 
+#include "tanren/base/operator_listener.h"
+
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
 
 namespace tanren {
 namespace {
@@ -64,6 +69,43 @@ TEST(Convolution, elsewhere_is_torchs_bit_for_bit) {
   at::manual_seed(1);
   const at::Tensor x = at::randn({2, 3, 6, 6}), weight = at::randn({4, 3, 3, 3}).requires_grad_();
   EXPECT_TRUE(at::equal(convolution(x, weight, {}, 2, 1), at::conv2d(x, weight, {}, 2, 1)));
+}
+
+struct ConvolutionListener final : OperatorListener {
+  Answer conv2d(const at::Tensor&, const at::Tensor& weight, const Bias&,
+                const Convolution& how) override {
+    EXPECT_EQ(weight.scalar_type(), at::kFloat) << "the caller's, not autocast's copy";
+    stride = how.stride[0];
+    ++convolutions;
+    return answer;
+  }
+  Answer addmm(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Scalar&,
+               const at::Scalar&) override {
+    ++products;
+    return {};
+  }
+  Answer answer;
+  int64_t stride = 0, convolutions = 0, products = 0;
+};
+
+TEST(Convolution, of_our_own_is_heard_once_and_answered_as_torchs) {
+  for (const auto& c : {kConvolutions[1], kConvolutions[0], kConvolutions[5]}) {
+    const auto expected = convolved(c, false);
+    const auto listener = std::make_shared<ConvolutionListener>();
+    const OperatorListenerScope scope(listener);
+    const auto heard = convolved(c, false);
+    for (size_t i = 0; i < heard.size(); ++i) EXPECT_TRUE(at::equal(heard[i], expected[i])) << i;
+    EXPECT_EQ(listener->convolutions, 1) << c.in << " kernel " << c.kernel;
+    EXPECT_EQ(listener->products, 0) << "what it is made of";
+    EXPECT_EQ(listener->stride, c.stride);
+  }
+  const auto options = at::TensorOptions(at::kBFloat16);
+  const at::Tensor x = at::randn({2, 6, 5, 5}, options).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor weight = at::randn({4, 6, 1, 1}).requires_grad_();
+  const auto listener = std::make_shared<ConvolutionListener>();
+  listener->answer = at::ones({2, 4, 5, 5});
+  const OperatorListenerScope scope(listener);
+  EXPECT_TRUE(at::equal(convolution(x, weight, {}, 1, 0), *listener->answer));
 }
 
 TEST(Convolution, can_be_differentiated_twice) {

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/operator_listener.h"
 #include "tanren/base/operator_record.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/ops/cross_entropy.h"
@@ -199,6 +200,24 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
   }
 };
 
+// The same from at::linear, which a listener hears and may answer, and from cross_entropy_sum.
+at::Tensor heard_entropy(const at::Tensor& states, const at::Tensor& weight,
+                         const std::optional<at::Tensor>& bias, const at::Tensor& labels,
+                         const LinearCrossEntropyOptions& options) {
+  const int64_t rows = states.size(0), most = chunk_rows(options, weight.size(0));
+  at::Tensor loss;
+  for (int64_t first = 0; first < std::max<int64_t>(rows, 1); first += most) {
+    const int64_t count = std::min(most, rows - first);
+    const at::Tensor scores = at::linear(states.narrow(0, first, count), weight, bias);
+    const at::Tensor own = labels.narrow(0, first, count);
+    const at::Tensor sum = options.label_smoothing == 0
+                               ? cross_entropy_sum(scores, own)
+                               : cross_entropy_sum_reference(scores, own, options.label_smoothing);
+    loss = loss.defined() ? loss + sum : sum;
+  }
+  return loss;
+}
+
 }  // namespace
 
 int64_t default_chunk_rows(int64_t classes) {
@@ -212,6 +231,10 @@ int64_t chunk_rows(const LinearCrossEntropyOptions& options, int64_t classes) {
 at::Tensor linear_cross_entropy_sum(const at::Tensor& states, const at::Tensor& weight,
                                     const at::Tensor& bias, const at::Tensor& labels,
                                     const LinearCrossEntropyOptions& options) {
+  const auto added = bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
+  if (OperatorListenerScope::current()) {
+    return heard_entropy(states, weight, added, labels, options);
+  }
   const auto device = states.device().type();
   const auto cast = [&](const at::Tensor& t) {
     if (!t.defined()) return t;
@@ -230,7 +253,6 @@ at::Tensor linear_cross_entropy_sum(const at::Tensor& states, const at::Tensor& 
   head.chunk_rows = std::max<int64_t>(1, (rows + chunks - 1) / chunks);
   if (device == at::kCPU) check_labels(head.labels, classes);
   const bool with_gradients = at::GradMode::is_enabled() && head.states.scalar_type() != at::kHalf;
-  const auto added = bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
   return LinearCrossEntropyFunction::apply(states, weight, added, head, with_gradients);
 }
 

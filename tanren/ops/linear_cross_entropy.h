@@ -1,7 +1,8 @@
 // The head of a language model: scores = states × weightᵀ + bias and their summed cross-entropy, a
 // chunk of rows at a time, so that the scores of a batch never exist at once. Invariant: value and
 // gradients are those of at::linear and cross_entropy_sum up to rounding; weight gradients are
-// summed in fp32 at least. Called by models. Thread-safe.
+// summed in fp32 at least. An OperatorListener (base/operator_listener.h) hears an at::linear for
+// each chunk, and backward then holds all scores. Called by models. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,7 @@
 #include "tanren/ops/linear_cross_entropy.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/operator_listener.h"
 #include "tanren/ops/cross_entropy.h"
 
 #include <ATen/ATen.h>
@@ -11,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -144,6 +146,37 @@ TEST(LinearCrossEntropy, differentiates_only_what_asks_for_it) {
   EXPECT_TRUE(at::allclose(gradient * 0.7, whole(given)[1]));
   const at::NoGradGuard no_grad;
   EXPECT_FALSE(linear_cross_entropy_sum(states, given.weight, {}, given.labels).requires_grad());
+}
+
+struct DoubledWeights final : OperatorListener {
+  Answer linear(const at::Tensor& input, const at::Tensor& weight, const Bias& bias) override {
+    rows.push_back(input.size(0));
+    if (!answers) return {};
+    return at::linear(input, weight * 2, bias);
+  }
+  bool answers = false;
+  std::vector<int64_t> rows;
+};
+
+TEST(LinearCrossEntropy, of_each_chunk_is_heard_as_a_linear_and_may_be_answered) {
+  for (const double smoothing : {0.0, 0.1}) {
+    Operands given = some_operands(at::kDouble);
+    for (const bool answers : {false, true}) {
+      const auto listener = std::make_shared<DoubledWeights>();
+      listener->answers = answers;
+      std::vector<at::Tensor> actual;
+      {
+        const OperatorListenerScope scope(listener);
+        actual = chunked(given, {smoothing, 5});
+      }
+      EXPECT_EQ(listener->rows, std::vector<int64_t>({5, 5, 3}));
+      Operands heard = given;
+      if (answers) heard.weight = given.weight * 2;
+      auto expected = whole(heard, smoothing);
+      if (answers) expected[2] = expected[2] * 2;  // the slope at the listener's weight
+      expect_close(actual, expected, 1e-12, answers ? "answered" : "heard");
+    }
+  }
 }
 
 TEST(LinearCrossEntropy, chosen_chunks_are_full_and_bounded) {

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 namespace tanren {
@@ -27,6 +28,13 @@ PackedWeight pack_weight(const QuantizedWeight& weight) {
     }
   });
   return packed;
+}
+
+void read_channel(const PackedWeight& weight, int64_t channel, int8_t* to) {
+  const int64_t depth = weight.depth(), first = channel / kPanelWidth * kPanelWidth;
+  const int64_t columns = std::min(kPanelWidth, weight.panels.size(0) - first);
+  const auto* from = weight.panels.const_data_ptr<int8_t>() + first * depth + (channel - first) * 4;
+  for (int64_t i = 0; i < depth; i += 4) std::memcpy(to + i, from + i * columns, 4);
 }
 
 at::Tensor unpacked_values(const PackedWeight& weight) {

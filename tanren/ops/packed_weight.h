@@ -1,6 +1,6 @@
 // PackedWeight: a QuantizedWeight in the order in which products read it. Made once for each
-// weight; read by quantized_linear and quantized_convolution. The bytes are those of the values,
-// with the channels rounded up to 16 and their elements to 4. Thread-safe.
+// weight; read by quantized_linear, quantized_convolution and quantized_embedding. The bytes are
+// those of the values, with the channels rounded up to 16 and their elements to 4. Thread-safe.
 #pragma once
 
 #include "tanren/base/quantized_weight.h"
@@ -29,6 +29,9 @@ struct PackedWeight {
 // The elements of each channel are read in the order of `weight.values`, which lies on the CPU. In
 // a dry run the result has its shapes alone.
 PackedWeight pack_weight(const QuantizedWeight& weight);
+
+// Writes the depth() bytes of one channel to `to`: its elements, then zeros.
+void read_channel(const PackedWeight& weight, int64_t channel, int8_t* to);
 
 // The values, int8 [out, in], in a new tensor.
 at::Tensor unpacked_values(const PackedWeight& weight);

@@ -1,7 +1,7 @@
 // A convolution of images with an 8-bit weight and a static input scale, for evaluation and
 // prediction: it has no gradient. The image becomes bytes, then products of whole numbers run: in
 // oneDNN where a probe shows that it is right on this processor, elsewhere of patches by int8_gemm,
-// exactly. No model calls it yet. Thread-safe.
+// exactly. Called by quantize/quantize_scope. Thread-safe.
 //
 // oneDNN's way was run on AVX2 alone, for values whose pairs fit 16 bits; there the probe rejects
 // it, because its 8-bit products saturate. Not yet run: VNNI and AMX.

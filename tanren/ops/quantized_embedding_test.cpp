@@ -42,6 +42,24 @@ TEST(QuantizedEmbedding, is_the_expanded_tables_row_bit_by_bit) {
   EXPECT_EQ(quantized_embedding(weight, at::empty({0, 3}, at::kLong), at::kFloat).numel(), 0);
 }
 
+TEST(QuantizedEmbedding, of_a_linear_layers_weight_has_the_same_rows) {
+  at::manual_seed(22);
+  for (const int64_t rows : {5, 64, 150}) {
+    for (const int64_t group : {0, 12}) {
+      const QuantizedWeight weight =
+          quantize_weight(at::randn({rows, group == 0 ? 23 : 24}), "w", group);
+      const PackedWeight packed = pack_weight(weight);
+      const at::Tensor ids = at::arange(rows - 1, -1, -1);
+      for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+        EXPECT_TRUE(at::equal(quantized_embedding(packed, ids, dtype),
+                              quantized_embedding(weight, ids, dtype)))
+            << rows << " rows, groups of " << group;
+      }
+      EXPECT_THROW(quantized_embedding(packed, ids + 1, at::kFloat), Error);
+    }
+  }
+}
+
 TEST(QuantizedEmbedding, a_dry_run_knows_its_shape) {
   const DryScope dry;
   const QuantizedWeight weight{at::empty({30, 50}, at::kChar), at::empty({30, 1}),

@@ -1,6 +1,7 @@
 #include "tanren/predict/predict_file.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/eval_mode_scope.h"
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/seconds.h"
@@ -21,7 +22,6 @@
 #include "tanren/run/connect.h"
 #include "tanren/run/prepare_whole.h"
 #include "tanren/run/short_waits.h"
-#include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/on_ranks.h"
 

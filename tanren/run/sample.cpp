@@ -1,13 +1,13 @@
 #include "tanren/run/sample.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/eval_mode_scope.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/data/text/encoding.h"
 #include "tanren/data/text/source_tokenizer.h"
 #include "tanren/data/text/tokenizer.h"
 #include "tanren/precision/autocast_scope.h"
-#include "tanren/train/eval_mode_scope.h"
 
 #include <ATen/core/grad_mode.h>
 

@@ -6,6 +6,7 @@
 #include "tanren/data/split_source.h"
 #include "tanren/model/couples_samples.h"
 #include "tanren/model/init.h"
+#include "tanren/quantize/replaced.h"
 #include "tanren/train/check_blocks.h"
 #include "tanren/train/device.h"
 #include "tanren/train/freezing.h"
@@ -28,6 +29,10 @@ namespace {
 void lay_channels_last(torch::nn::Module& module) {
   for (at::Tensor& parameter : module.parameters()) {
     if (parameter.dim() != 4) continue;
+    if (is_replaced(parameter)) {
+      lay_replaced_channels_last(parameter);
+      continue;
+    }
     parameter.set_data(parameter.detach().contiguous(at::MemoryFormat::ChannelsLast));
   }
 }

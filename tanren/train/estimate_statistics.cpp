@@ -1,5 +1,6 @@
 #include "tanren/train/estimate_statistics.h"
 
+#include "tanren/base/eval_mode_scope.h"
 #include "tanren/base/random.h"
 #include "tanren/blocks/across_ranks.h"
 #include "tanren/blocks/block_trail.h"
@@ -7,7 +8,6 @@
 #include "tanren/data/loader.h"
 #include "tanren/model/layers.h"
 #include "tanren/precision/autocast_scope.h"
-#include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/on_ranks.h"
 #include "tanren/train/prepared.h"
 #include "tanren/train/step_error.h"

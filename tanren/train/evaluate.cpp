@@ -2,6 +2,7 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/base/eval_mode_scope.h"
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/seconds.h"
@@ -9,7 +10,6 @@
 #include "tanren/data/eval_pass.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/train/check_terms.h"
-#include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
 #include "tanren/train/judgement.h"

@@ -2,12 +2,12 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/base/eval_mode_scope.h"
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/text.h"
 #include "tanren/data/collated.h"
 #include "tanren/optimizer/average.h"
-#include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/predict.h"
 #include "tanren/train/prepared.h"
 #include "tanren/train/undo.h"

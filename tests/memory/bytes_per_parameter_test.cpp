@@ -2,11 +2,11 @@
 // printed beside the rule of thumb of the guide "Model training anatomy".
 #include "tests/support/tiny_run.h"
 
+#include "tanren/base/eval_mode_scope.h"
 #include "tanren/base/random.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/plan/passes.h"
 #include "tanren/precision/autocast_scope.h"
-#include "tanren/train/eval_mode_scope.h"
 
 #include <ATen/core/grad_mode.h>
 

@@ -1,0 +1,261 @@
+#include "tanren/quantize/quantize_scope.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
+#include "tanren/dry/dry_scope.h"
+#include "tanren/ops/quantized_convolution.h"
+#include "tanren/ops/quantized_embedding.h"
+#include "tanren/quantize/replaced.h"
+#include "tanren/quantize/weight_read.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+bool is_product(WeightReader reader) {
+  return reader == WeightReader::linear || reader == WeightReader::projection;
+}
+
+void check_shape(const QuantizedParameter& of, const at::Tensor& parameter,
+                 const std::string& name) {
+  const size_t dims = of.reader == WeightReader::convolution ? 4 : 2;
+  std::vector<int64_t> wanted = parameter.sizes().vec();
+  if (of.reader == WeightReader::projection) std::reverse(wanted.begin(), wanted.end());
+  if (wanted.size() == dims && of.weight.values.sizes() == wanted) return;
+  throw InputError(
+      fmt::format("[quantize] {} is a parameter of shape {}, its 8-bit weight has shape {} for an "
+                  "operator with {} dims; quantise this model again",
+                  name, parameter.sizes().vec(), of.weight.values.sizes().vec(), dims));
+}
+
+void check_input(const QuantizedParameter& of, const std::string& name) {
+  if (!of.input) return;
+  check_input_scale(*of.input, name);
+  const auto sizes = of.weight.values.sizes();
+  if (of.reader == WeightReader::embedding) {
+    throw InputError(
+        fmt::format("[quantize] {} is a table, whose input is no number to scale; leave out its "
+                    "input scale",
+                    name));
+  }
+  if (of.reader == WeightReader::convolution && (sizes[2] != sizes[3] || of.weight.groups() != 1)) {
+    throw InputError(
+        fmt::format("[quantize] {} is a convolution's weight of shape {} with {} scales a channel; "
+                    "keep it as it is, or give it a square kernel and one scale",
+                    name, sizes.vec(), of.weight.groups()));
+  }
+}
+
+void check_parameter(const QuantizedParameter& of, const at::Tensor* parameter,
+                     const std::string& name) {
+  if (parameter == nullptr) {
+    throw InputError(fmt::format(
+        "[quantize] {} is no parameter of the model; give the model that was quantised", name));
+  }
+  const auto dtype = parameter->scalar_type();
+  if (!parameter->device().is_cpu() || (dtype != at::kFloat && dtype != at::kBFloat16)) {
+    throw InputError(fmt::format(
+        "[quantize] {} is {} on {}; 8-bit weights stand in for fp32 and bf16 on the CPU", name,
+        c10::toString(dtype), parameter->device().str()));
+  }
+  check_shape(of, *parameter, name);
+  check_input(of, name);
+}
+
+// Of the operator's result.
+at::ScalarType compute_dtype(const at::Tensor& weight) {
+  const bool casts = at::autocast::is_autocast_enabled(at::kCPU) &&
+                     !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCPU);
+  return casts ? at::autocast::get_autocast_dtype(at::kCPU) : weight.scalar_type();
+}
+
+// compute(x, dtype) in `dtype`; fp16, which the 8-bit operators lack, by way of fp32.
+template <class F>
+at::Tensor computed_in(at::ScalarType dtype, const at::Tensor& x, const F& compute) {
+  const at::Tensor given = x.scalar_type() == at::kHalf ? x.to(at::kFloat) : x;
+  if (dtype == at::kHalf) return compute(given, at::kFloat).to(at::kHalf);
+  return compute(given, dtype);
+}
+
+at::Tensor bias_of(const OperatorListener::Bias& bias) { return bias ? *bias : at::Tensor(); }
+
+// Whether conv2d would give channels-last.
+bool gives_channels_last(const at::Tensor& x, const at::Tensor& weight) {
+  return x.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
+         (weight.size(1) > 1 && weight.size(2) > 1 && weight.stride(1) == 1);
+}
+
+}  // namespace
+
+struct QuantizedLayers::Layer {
+  Layer(std::string given_name, const at::Tensor& given_parameter, QuantizedParameter given)
+      : name(std::move(given_name)),
+        parameter(given_parameter),
+        reader(given.reader),
+        input(given.input) {
+    const MemoryScope memory(MemoryKind::weights);
+    if (is_product(reader)) {
+      packed = pack_weight(given.weight);
+    } else {
+      weight = std::move(given.weight);
+    }
+    replace_by_nan(parameter);
+  }
+
+  // The convolution with this stride and padding, which the first call settles; null for others.
+  // What a dry run of a real model prepares has no numbers: it lies in `of_shapes` alone.
+  const QuantizedConvolution* convolution(const at::Tensor& x, int64_t stride, int64_t padding,
+                                          std::optional<QuantizedConvolution>& of_shapes) {
+    const std::lock_guard<std::mutex> lock(one_at_a_time);
+    if (!prepared && is_dry(x) && !is_dry(parameter)) {
+      return &of_shapes.emplace(
+          prepare_convolution(weight, *input, stride, padding, ConvolutionWay::patches));
+    }
+    if (!prepared) {
+      const at::NoGradGuard no_grad;
+      const MemoryScope memory(MemoryKind::weights);
+      prepared = prepare_convolution(weight, *input, stride, padding);
+      weight = {};
+    }
+    return prepared->stride == stride && prepared->padding == padding ? &*prepared : nullptr;
+  }
+
+  const std::string name;
+  const at::Tensor parameter;  // replaced
+  const WeightReader reader;
+  const std::optional<InputScale> input;
+  PackedWeight packed;     // of a linear or projection
+  QuantizedWeight weight;  // of others; of a convolution with an input scale until it is prepared
+  std::mutex one_at_a_time;
+  std::optional<QuantizedConvolution> prepared;
+  std::atomic<int64_t> answers = 0;
+};
+
+// Made for each scope, since a parameter's storage is another one after the module was moved.
+class QuantizedLayers::Answering final : public OperatorListener {
+ public:
+  explicit Answering(std::shared_ptr<const QuantizedLayers> layers) : layers_(std::move(layers)) {
+    by_storage_.reserve(layers_->layers_.size());
+    for (const auto& layer : layers_->layers_) {
+      by_storage_.emplace(layer->parameter.storage().unsafeGetStorageImpl(), layer.get());
+    }
+  }
+
+  Answer linear(const at::Tensor& input, const at::Tensor& weight, const Bias& bias) override {
+    Layer* const layer = find(weight);
+    if (layer == nullptr) return {};
+    return product(*layer, read_by_linear(input, weight, bias, layer->parameter), input,
+                   bias_of(bias));
+  }
+
+  Answer addmm(const at::Tensor& added, const at::Tensor& left, const at::Tensor& right,
+               const at::Scalar& beta, const at::Scalar& alpha) override {
+    Layer* const layer = find(right);
+    if (layer == nullptr) return {};
+    return product(*layer, read_by_addmm(added, left, right, beta, alpha, layer->parameter), left,
+                   added);
+  }
+
+  Answer matmul(const at::Tensor& left, const at::Tensor& right) override {
+    Layer* const layer = find(right);
+    if (layer == nullptr) return {};
+    return product(*layer, read_by_matmul(left, right, layer->parameter), left, {});
+  }
+
+  Answer conv2d(const at::Tensor& input, const at::Tensor& weight, const Bias& bias,
+                const Convolution& how) override {
+    Layer* const layer = find(weight);
+    if (layer == nullptr || layer->reader != WeightReader::convolution) return {};
+    const auto read = read_by_conv2d(input, weight, bias, how, layer->parameter);
+    if (read.reader != WeightReader::convolution) return {};
+    const at::ScalarType dtype = compute_dtype(weight);
+    if (!layer->input) {
+      ++layer->answers;
+      const at::Tensor expanded = expand(layer->weight, dtype);
+      const auto layout = gives_channels_last(input, weight) ? at::MemoryFormat::ChannelsLast
+                                                             : at::MemoryFormat::Contiguous;
+      return at::conv2d(input, expanded.contiguous(layout), bias, how.stride, how.padding);
+    }
+    std::optional<QuantizedConvolution> of_shapes;
+    const QuantizedConvolution* const of =
+        layer->convolution(input, how.stride.front(), how.padding.front(), of_shapes);
+    if (of == nullptr) return {};
+    ++layer->answers;
+    const at::Tensor y = computed_in(dtype, input, [&](const at::Tensor& x, at::ScalarType to) {
+      return quantized_convolution(x, *of, bias_of(bias), to);
+    });
+    return gives_channels_last(input, weight) ? y : y.contiguous();
+  }
+
+  Answer embedding(const at::Tensor& weight, const at::Tensor& indices) override {
+    Layer* const layer = find(weight);
+    if (layer == nullptr || !read_by_embedding(weight, layer->parameter).reader) return {};
+    const auto dtype = weight.scalar_type();  // autocast leaves embeddings alone
+    if (layer->reader == WeightReader::embedding) {
+      ++layer->answers;
+      return quantized_embedding(layer->weight, indices, dtype);
+    }
+    if (layer->reader != WeightReader::linear) return {};
+    ++layer->answers;
+    return quantized_embedding(layer->packed, indices, dtype);
+  }
+
+ private:
+  Layer* find(const at::Tensor& weight) const {
+    if (!weight.defined() || !weight.has_storage()) return nullptr;
+    const auto found = by_storage_.find(weight.storage().unsafeGetStorageImpl());
+    return found != by_storage_.end() ? found->second : nullptr;
+  }
+
+  static Answer product(Layer& layer, const WeightRead& read, const at::Tensor& rows,
+                        const at::Tensor& bias) {
+    if (!is_product(layer.reader) || read.reader != layer.reader) return {};
+    ++layer.answers;
+    return computed_in(compute_dtype(layer.parameter), rows,
+                       [&](const at::Tensor& x, at::ScalarType dtype) {
+                         return quantized_linear(x, layer.packed, bias, layer.input, dtype);
+                       });
+  }
+
+  std::shared_ptr<const QuantizedLayers> layers_;
+  std::unordered_map<const c10::StorageImpl*, Layer*> by_storage_;
+};
+
+QuantizedLayers::QuantizedLayers(const torch::nn::Module& module, QuantizedParameters parameters) {
+  const auto named = module.named_parameters();
+  for (const auto& [name, of] : parameters) check_parameter(of, named.find(name), name);
+  std::set<const at::TensorImpl*> seen;
+  while (!parameters.empty()) {  // each one's values go as soon as they are packed
+    auto item = parameters.extract(parameters.begin());
+    const at::Tensor& parameter = named[item.key()];
+    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;  // its second name
+    layers_.push_back(std::make_unique<Layer>(item.key(), parameter, std::move(item.mapped())));
+  }
+}
+
+QuantizedLayers::~QuantizedLayers() = default;
+
+std::map<std::string, int64_t> QuantizedLayers::answers() const {
+  std::map<std::string, int64_t> counts;
+  for (const auto& layer : layers_) counts[layer->name] = layer->answers;
+  return counts;
+}
+
+QuantizeScope::QuantizeScope(std::shared_ptr<const QuantizedLayers> layers)
+    : heard_(std::make_shared<QuantizedLayers::Answering>(std::move(layers))) {}
+
+}  // namespace tanren

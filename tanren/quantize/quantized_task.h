@@ -1,0 +1,19 @@
+// quantized: a task with 8-bit weights. It is wrapped from outside: the model's code does not
+// change, and a user's module is wrapped as ours are. Called by what reads whole models.
+#pragma once
+
+#include "tanren/base/task.h"
+#include "tanren/quantize/quantized_parameters.h"
+
+#include <memory>
+
+namespace tanren {
+
+// Replaces the task's parameters by the 8-bit ones (replaced.h), and runs its forwards, predict,
+// predict_rows with its parts, and generate in a QuantizeScope. Several threads may predict at
+// once, as before. What calls the module itself reads NaN. InputError as QuantizedLayers. Without
+// parameters the task is as it was.
+Task quantized(Task task, QuantizedParameters parameters);
+std::shared_ptr<Task> quantized(std::shared_ptr<Task> task, QuantizedParameters parameters);
+
+}  // namespace tanren

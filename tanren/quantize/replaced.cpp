@@ -1,0 +1,36 @@
+#include "tanren/quantize/replaced.h"
+
+#include "tanren/base/memory_tag.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <limits>
+#include <vector>
+
+namespace tanren {
+
+void replace_by_nan(at::Tensor parameter) {
+  if (is_replaced(parameter)) return;
+  const at::NoGradGuard no_grad;
+  const MemoryScope memory(MemoryKind::weights);
+  std::vector<int64_t> sizes = parameter.sizes().vec();
+  sizes.front() = 1;
+  const at::Tensor row =
+      at::empty(sizes, parameter.options().requires_grad(false), parameter.suggest_memory_format());
+  row.fill_(std::numeric_limits<double>::quiet_NaN());
+  parameter.requires_grad_(false);
+  parameter.set_data(row.expand(parameter.sizes()));
+}
+
+bool is_replaced(const at::Tensor& parameter) {
+  return parameter.dim() > 0 && parameter.size(0) > 1 && parameter.stride(0) == 0;
+}
+
+void lay_replaced_channels_last(at::Tensor parameter) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor row = parameter.detach().narrow(0, 0, 1);
+  parameter.set_data(row.contiguous(at::MemoryFormat::ChannelsLast).expand(parameter.sizes()));
+}
+
+}  // namespace tanren

@@ -1,0 +1,21 @@
+// A replaced parameter: its numbers are elsewhere, in 8 bits, and in their place stands one row of
+// NaN, expanded to the parameter's shape. An operator that nobody answers reads NaN, never a wrong
+// number. A row, not one number: its strides tell a weight from its transpose, and whether it is
+// channels-last. Called by quantize_scope, readers of files, and train/build.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace tanren {
+
+// Gives the parameter the NaNs, in its own dtype and memory format, and frees its numbers. It no
+// longer requires a gradient. Does nothing to a parameter that is replaced already.
+void replace_by_nan(at::Tensor parameter);
+
+// False for a parameter whose dim 0 has size 1: there a row is everything.
+bool is_replaced(const at::Tensor& parameter);
+
+// A replaced parameter [out, in, height, width] in channels-last, still one row.
+void lay_replaced_channels_last(at::Tensor parameter);
+
+}  // namespace tanren
