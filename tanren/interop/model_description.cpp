@@ -154,8 +154,9 @@ void read_info(const Json& json, ModelDescription& description, const fs::path& 
 // 8-bit weights stand in for fp32 and bf16 on the CPU.
 void run_in_8_bits(RunConfig& config, const fs::path& file) {
   const auto refuse = [&](const std::string& key, const std::string& value, const char* wanted) {
-    throw ConfigError(fmt::format("[model] {} has 8-bit weights, which need {}, and {} is {}; set it",
-                                  file.string(), wanted, key, value));
+    throw ConfigError(fmt::format(
+        "[model] {} has 8-bit weights, which need {}, and {} is {}; change it with --set",
+        file.string(), wanted, key, value));
   };
   const auto& precision = config.precision;
   if (precision.mode != "auto" && precision.mode != "fp32" && precision.mode != "bf16") {

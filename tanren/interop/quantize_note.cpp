@@ -46,15 +46,17 @@ std::string word_of(const Json& note, const char* key,
   return value.get<std::string>();
 }
 
-// Calls take(name, text) for each pair of an object of texts.
-template <class F>
-void for_each_text(const Json& note, const char* key, const std::string& what, const F& take) {
+// An object of texts, by name.
+std::map<std::string, std::string> note_texts(const Json& note, const char* key,
+                                              const std::string& what) {
   const Json& value = note_value(note, key, what);
   if (!value.is_object()) refuse_note(what, std::string(key) + " that are no object");
+  std::map<std::string, std::string> texts;
   for (const auto& [name, text] : value.items()) {
     if (!text.is_string()) refuse_note(what, std::string("something that is no text among ") + key);
-    take(name, text.get_ref<const std::string&>());
+    texts[name] = text.get<std::string>();
   }
+  return texts;
 }
 
 WeightReader reader_named(const std::string& word, const std::string& what) {
@@ -91,12 +93,10 @@ QuantizeNote quantize_note(const Metadata& metadata, const std::string& what) {
     refuse_note(what, "no usable samples");
   }
   note.samples = samples.get<int64_t>();
-  for_each_text(json, "kept", what, [&](const std::string& parameter, const std::string& why) {
-    note.kept[parameter] = why;
-  });
-  for_each_text(json, "readers", what, [&](const std::string& parameter, const std::string& word) {
+  note.kept = note_texts(json, "kept", what);
+  for (const auto& [parameter, word] : note_texts(json, "readers", what)) {
     note.readers[parameter] = reader_named(word, what);
-  });
+  }
   if (note.empty()) refuse_note(what, "no 8-bit weight");
   return note;
 }
