@@ -97,8 +97,8 @@ CompressedBert compressed_bert(const TensorMap& tensors, const QuantizeNote& not
     bert.scales.insert({names.scale, names.input_scale});
   }
   bert.tensors = expanded(tensors, others, what);
-  bert.remark = fmt::format("{} 8-bit weights: {} linear layers stay int8", note.readers.size(),
-                            num_layers);
+  bert.remark =
+      fmt::format("{} 8-bit weights: {} linear layers stay int8", note.readers.size(), num_layers);
   if (!others.empty()) {
     bert.remark += fmt::format(", {} of embeddings and others become fp32", others.readers.size());
   }

@@ -1,5 +1,5 @@
-// A bert with 8-bit weights as transformers opens it with the package compressed-tensors: its linear
-// layers stay int8, under the names of quantized_tensors.h, and config.json gets a
+// A bert with 8-bit weights as transformers opens it with the package compressed-tensors: its
+// linear layers stay int8, under the names of quantized_tensors.h, and config.json gets a
 // quantization_config of the format int-quantized. Called by python_folder.
 #pragma once
 

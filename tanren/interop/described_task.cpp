@@ -89,7 +89,8 @@ void check_quantized(const torch::nn::Module& module, const TensorMap& tensors,
     const bool is_bytes = theirs != nullptr && theirs->scalar_type() == at::kChar;
     if (!is_bytes || !own.is_floating_point() || note.readers.count(name) > 0) continue;
     throw CheckpointError("[quantize] " + what + ": " + name + " is int8, and no reader in " +
-                          kQuantizeKey + " says how to read it; write the file again with tanren "
+                          kQuantizeKey +
+                          " says how to read it; write the file again with tanren "
                           "quantize");
   }
 }
@@ -118,8 +119,8 @@ void make_room(torch::nn::Module& module, const std::string& name) {
 // A product's weight is packed. What others read must not lie in the mapped file, which a task
 // outlives.
 void own_bytes(QuantizedParameter& parameter) {
-  const bool is_packed = parameter.reader == WeightReader::linear ||
-                         parameter.reader == WeightReader::projection;
+  const bool is_packed =
+      parameter.reader == WeightReader::linear || parameter.reader == WeightReader::projection;
   if (!is_packed) parameter.weight.values = parameter.weight.values.clone();
 }
 

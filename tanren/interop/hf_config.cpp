@@ -180,8 +180,9 @@ ModelOptions options_of_hf_text(const std::string& text, const std::string& name
   const Fields json(text, name);
   const std::string type = json.text("model_type", "");
   if (json.has("quantization_config")) {
-    json.fail("has a quantization_config, and we read floating weights; give the whole model that "
-              "was converted");
+    json.fail(
+        "has a quantization_config, and we read floating weights; give the whole model that "
+        "was converted");
   }
   ModelOptions options = asked;
   if (type == "bert") {

@@ -25,7 +25,7 @@ using Json = nlohmann::json;
 constexpr const char* kVersionKey = "tanren.version";
 constexpr const char* kVersion = "1";
 constexpr const char* kQuantizedVersion = "2";  // with 8-bit weights
-constexpr const char* kSomewhere = "-";  // replaces a path that the file does not keep
+constexpr const char* kSomewhere = "-";         // replaces a path that the file does not keep
 constexpr int64_t kMostOutputs = int64_t{1} << 24;
 constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
@@ -238,10 +238,10 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
   }
   const std::string& version = metadata.at(kVersionKey);
   if (version != kVersion && version != kQuantizedVersion) {
-    throw ConfigError(fmt::format("[model] {} has version {} of the description, we read {} and "
-                                  "{}; use the tanren that wrote it",
-                                  file.string(), version.substr(0, 20), kVersion,
-                                  kQuantizedVersion));
+    throw ConfigError(
+        fmt::format("[model] {} has version {} of the description, we read {} and "
+                    "{}; use the tanren that wrote it",
+                    file.string(), version.substr(0, 20), kVersion, kQuantizedVersion));
   }
   const bool is_quantized = metadata.count(kQuantizeKey) > 0;
   if (is_quantized != (version == kQuantizedVersion)) {

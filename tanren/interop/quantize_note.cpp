@@ -36,12 +36,12 @@ const Json& note_value(const Json& note, const char* key, const std::string& wha
 }
 
 template <size_t N>
-std::string word_of(const Json& note, const char* key,
-                    const std::array<std::string_view, N>& words, const std::string& what) {
+std::string word_of(const Json& note, const char* key, const std::array<std::string_view, N>& words,
+                    const std::string& what) {
   const Json& value = note_value(note, key, what);
   const bool is_known =
-      value.is_string() && std::find(words.begin(), words.end(),
-                                     value.get_ref<const std::string&>()) != words.end();
+      value.is_string() &&
+      std::find(words.begin(), words.end(), value.get_ref<const std::string&>()) != words.end();
   if (!is_known) refuse_note(what, std::string("an unknown ") + key);
   return value.get<std::string>();
 }
@@ -70,7 +70,8 @@ WeightReader reader_named(const std::string& word, const std::string& what) {
 
 std::string quantize_text(const QuantizeNote& note) {
   Json readers = Json::object(), kept = Json::object();
-  for (const auto& [parameter, reader] : note.readers) readers[parameter] = std::string(name(reader));
+  for (const auto& [parameter, reader] : note.readers)
+    readers[parameter] = std::string(name(reader));
   for (const auto& [parameter, why] : note.kept) kept[parameter] = why;
   return exact_json_text(Json{{"scheme", note.scheme},
                               {"range", note.range},

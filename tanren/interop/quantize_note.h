@@ -15,10 +15,10 @@ namespace tanren {
 constexpr const char* kQuantizeKey = "tanren.quantize";
 
 struct QuantizeNote {
-  std::string scheme;  // weights, dynamic, static
-  std::string range;   // how ranges of inputs were measured: mse, minmax; empty: they were not
-  int64_t samples = 0;                                        // on which; 0: on none
-  std::map<std::string, std::string> kept;                    // parameters that stay → why
+  std::string scheme;   // weights, dynamic, static
+  std::string range;    // how ranges of inputs were measured: mse, minmax; empty: they were not
+  int64_t samples = 0;  // on which; 0: on none
+  std::map<std::string, std::string> kept;                   // parameters that stay → why
   std::map<std::string, WeightReader, std::less<>> readers;  // 8-bit parameters
 
   bool empty() const { return readers.empty(); }

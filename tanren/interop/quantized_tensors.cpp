@@ -147,7 +147,8 @@ void check_to_write(const std::string& name, const at::Tensor& tensor,
   if (!parameter.input) return;
   check_input_scale(*parameter.input, name);
   if (parameter.reader == WeightReader::embedding) {
-    throw InputError("[quantize] " + name + " is a table, whose input is no number to scale; leave "
+    throw InputError("[quantize] " + name +
+                     " is a table, whose input is no number to scale; leave "
                      "out its input scale");
   }
 }
@@ -262,9 +263,8 @@ NamedWeights read_expanded(const std::filesystem::path& path) {
   if (note.empty()) return weights;
   weights.file.content.tensors = expanded(weights.file.content.tensors, note, path.string());
   weights.state.tensors = state_dict_of(weights.file).tensors;
-  weights.state.remarks.push_back(
-      fmt::format("expanded {} 8-bit weights to fp32 (scheme {})", note.readers.size(),
-                  note.scheme));
+  weights.state.remarks.push_back(fmt::format("expanded {} 8-bit weights to fp32 (scheme {})",
+                                              note.readers.size(), note.scheme));
   return weights;
 }
 

@@ -1,7 +1,7 @@
 // The 8-bit weights of a whole model among the tensors of its file, under compressed-tensors'
 // names: `x.weight` is int8, and beside it lie `x.weight_scale`, fp32 [out, 1] or [out, groups],
-// and for a static input `x.input_scale`, fp32 [1], and `x.input_zero_point`, int8 [1], which is the
-// byte's zero point less 128. A parameter `x.kernel`, of an own module, has `x.kernel_scale`,
+// and for a static input `x.input_scale`, fp32 [1], and `x.input_zero_point`, int8 [1]: that of
+// InputScale less 128. A parameter `x.kernel`, of an own module, has `x.kernel_scale`,
 // `x.kernel_input_scale` and `x.kernel_input_zero_point`. Tensors of files are untrusted.
 #pragma once
 
@@ -31,8 +31,8 @@ std::vector<int64_t> quantized_shape(at::IntArrayRef parameter, WeightReader rea
 TensorMap with_quantized(const TensorMap& tensors, const QuantizedParameters& parameters);
 
 // The tensors of a file as the model has them: an fp32 tensor without memory in the parameter's
-// shape for each 8-bit one, and nothing beside it. Reads no element. CheckpointError naming the file
-// `what` for a tensor that is missing or has another dtype or shape.
+// shape for each 8-bit one, and nothing beside it. Reads no element. CheckpointError naming the
+// file `what` for a tensor that is missing or has another dtype or shape.
 TensorMap as_parameters(const TensorMap& tensors, const QuantizeNote& note,
                         const std::string& what);
 

@@ -98,8 +98,7 @@ InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options
                            has_discriminator ? std::vector<std::string>{}
                                              : std::vector<std::string>{"discriminator.*"});
   }
-  return init_from_state(module, read_expanded(path).state, options, path,
-                         appended_heads(options));
+  return init_from_state(module, read_expanded(path).state, options, path, appended_heads(options));
 }
 
 InitReport init_from_state(torch::nn::Module& module, StateDict state, const ModelOptions& options,

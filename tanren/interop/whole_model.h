@@ -17,13 +17,13 @@ namespace tanren {
 
 class WholeModel {
  public:
-  Task task;              // module (eval mode, CPU); task.predict predicts
-  RunConfig config;       // as ModelDescription (model_description.h)
-  DataInfo info;          // class_names, input_shape, vocab_size, tokenizer
-  int64_t step = 0;       // of the weights
-  bool averaged = false;  // the weights are an average over steps
+  Task task;               // module (eval mode, CPU); task.predict predicts
+  RunConfig config;        // as ModelDescription (model_description.h)
+  DataInfo info;           // class_names, input_shape, vocab_size, tokenizer
+  int64_t step = 0;        // of the weights
+  bool averaged = false;   // the weights are an average over steps
   QuantizeNote quantized;  // its 8-bit weights; empty: it has none
-  DatasetRegistry kinds;  // of data
+  DatasetRegistry kinds;   // of data
 
   // Labelled data of the model's kind (DATA of `tanren eval`), read as in its evaluations.
   std::unique_ptr<Dataset> open(const std::filesystem::path& data) const;

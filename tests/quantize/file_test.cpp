@@ -1,6 +1,6 @@
 // Whole models with 8-bit weights: their file, what reads it, and what is refused.
-#include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/error.h"
 #include "tanren/base/testing.h"
 #include "tanren/base/text.h"
 #include "tanren/config/read_config.h"
@@ -152,8 +152,7 @@ class QuantizedFiles : public ::testing::Test {
     return refused(file, [&](TensorMap& tensors, Metadata&) { tensors.set(name, tensor); });
   }
   std::string refused_without(const fs::path& file, const std::string& name) const {
-    return refused(file,
-                   [&](TensorMap& tensors, Metadata&) { tensors = without(tensors, name); });
+    return refused(file, [&](TensorMap& tensors, Metadata&) { tensors = without(tensors, name); });
   }
   std::string refused_note(const fs::path& file, const std::string& text) const {
     return refused(file, [&](TensorMap&, Metadata& metadata) { metadata[kQuantizeKey] = text; });
@@ -273,9 +272,8 @@ TEST_F(QuantizedFiles, are_evaluated_in_fp32_and_bf16_on_the_cpu_alone) {
     EXPECT_NEAR(loss, floating, 0.05) << mode;
     EXPECT_NE(loss, floating) << mode;
   }
-  TANREN_EXPECT_CONTAINS(
-      error_of<ConfigError>([&] { loss_of(file, "precision.mode=fp64"); }),
-      "has 8-bit weights, which need fp32 or bf16, and precision.mode is fp64");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { loss_of(file, "precision.mode=fp64"); }),
+                         "has 8-bit weights, which need fp32 or bf16, and precision.mode is fp64");
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { loss_of(file, "run.device=cuda"); }),
                          "which need the CPU, and run.device is cuda");
 }
@@ -315,15 +313,13 @@ TEST_F(QuantizedFiles, with_tensors_of_another_shape_or_dtype_are_refused) {
                          "input_zero_point is not there");
   TANREN_EXPECT_CONTAINS(refused_tensor(file, layer + "input_scale", at::ones({2})),
                          "is Float [2], not one number of dtype Float");
-  TANREN_EXPECT_CONTAINS(
-      refused_tensor(file, layer + "input_zero_point", at::ones({1}, at::kByte)),
-      "is Byte [1], not one number of dtype Char");
+  TANREN_EXPECT_CONTAINS(refused_tensor(file, layer + "input_zero_point", at::ones({1}, at::kByte)),
+                         "is Byte [1], not one number of dtype Char");
   TANREN_EXPECT_CONTAINS(refused_tensor(file, kQuery, at::ones({8, 8})),
                          "is Float [8, 8], and the weight of this linear is int8 with 2 dims");
   TANREN_EXPECT_CONTAINS(refused_tensor(file, kQuery, bytes({64})), "is Char [64]");
-  TANREN_EXPECT_CONTAINS(
-      refused_tensor(file, kQuery, bytes({8, 4})),
-      "is an 8-bit weight of shape [8, 4], and the model's has shape [8, 8]");
+  TANREN_EXPECT_CONTAINS(refused_tensor(file, kQuery, bytes({8, 4})),
+                         "is an 8-bit weight of shape [8, 4], and the model's has shape [8, 8]");
   TANREN_EXPECT_CONTAINS(refused_tensor(file, kPositions, bytes({9, 8})),
                          kPositions + " is int8, and no reader in tanren.quantize");
   const std::string words = kWords.substr(0, kWords.rfind("weight"));
@@ -369,16 +365,15 @@ TEST_F(QuantizedFiles, with_a_note_that_does_not_fit_are_refused) {
   TANREN_EXPECT_CONTAINS(with_reader("no.weight", "linear"), "no.weight is not there");
   TANREN_EXPECT_CONTAINS(with_reader(kQuery + "_scale", "linear"),
                          "also belongs to another 8-bit weight");
-  TANREN_EXPECT_CONTAINS(
-      refused(file,
-              [&](TensorMap& tensors, Metadata& metadata) {
-                auto other = json;
-                other["readers"]["no.weight"] = "linear";
-                metadata[kQuantizeKey] = other.dump();
-                tensors.set("no.weight", at::ones({2, 2}, at::kChar));
-                tensors.set("no.weight_scale", at::ones({2, 1}));
-              }),
-      "has the 8-bit weight no.weight, and the model no such parameter");
+  TANREN_EXPECT_CONTAINS(refused(file,
+                                 [&](TensorMap& tensors, Metadata& metadata) {
+                                   auto other = json;
+                                   other["readers"]["no.weight"] = "linear";
+                                   metadata[kQuantizeKey] = other.dump();
+                                   tensors.set("no.weight", at::ones({2, 2}, at::kChar));
+                                   tensors.set("no.weight_scale", at::ones({2, 1}));
+                                 }),
+                         "has the 8-bit weight no.weight, and the model no such parameter");
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
   TANREN_EXPECT_CONTAINS(refused_note(file, "{\"scheme\":" + deep + "}"), "an unknown scheme");
 }
@@ -430,8 +425,8 @@ TEST_F(QuantizedFiles, initialise_a_model_with_their_expanded_weights) {
   const Task fresh = ModelRegistry().make(options, model.info);
   options.init_from = file.string();
   const std::string line = init_from_file(*fresh.module, options).text("q");
-  TANREN_EXPECT_CONTAINS(line, fmt::format("expanded {} 8-bit weights to fp32 (scheme static)",
-                                           parameters.size()));
+  TANREN_EXPECT_CONTAINS(
+      line, fmt::format("expanded {} 8-bit weights to fp32 (scheme static)", parameters.size()));
   const auto named = fresh.module->named_parameters();
   for (const auto& [name, parameter] : parameters) {
     EXPECT_TRUE(at::equal(named[name], expand(parameter.weight, at::kFloat))) << name;
@@ -468,13 +463,12 @@ TEST_F(QuantizedFiles, of_a_bert_become_a_folder_for_compressed_tensors) {
     }
     EXPECT_EQ(tensors.at(kWords).scalar_type(), at::kBFloat16);
     EXPECT_FALSE(tensors.contains(kWords + "_scale"));
-    TANREN_EXPECT_CONTAINS(
-        error_of<ConfigError>([&] {
-          ModelOptions options;
-          options.from_hf = out.string();
-          resolve_model(options);
-        }),
-        "has a quantization_config");
+    TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] {
+                             ModelOptions options;
+                             options.from_hf = out.string();
+                             resolve_model(options);
+                           }),
+                           "has a quantization_config");
   }
 }
 
@@ -519,8 +513,9 @@ TEST_F(QuantizedFiles, are_listed_converted_planned_and_refused_on_the_command_l
   };
   const auto listed = tanren("convert q.tanren.safetensors --list");
   EXPECT_EQ(listed.code, 0) << listed.output;
-  TANREN_EXPECT_CONTAINS(listed.output, "scheme static (range mse, 8 samples): 9 weights in 8 bits "
-                                        "(1 embedding, 8 linear), 1 stay");
+  TANREN_EXPECT_CONTAINS(listed.output,
+                         "scheme static (range mse, 8 samples): 9 weights in 8 bits "
+                         "(1 embedding, 8 linear), 1 stay");
   TANREN_EXPECT_CONTAINS(listed.output, kQuery + "  [8, 8]  int8  linear");
   TANREN_EXPECT_CONTAINS(listed.output, kPositions + " stays: narrow reads it");
   TANREN_EXPECT_CONTAINS(tanren("convert q.tanren.safetensors --list --json").output,
