@@ -8,6 +8,7 @@
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/data/text/tokenize_file.h"
 #include "tanren/interop/python_folder.h"
+#include "tanren/interop/quantized_tensors.h"
 #include "tanren/interop/torch_state.h"
 #include "tanren/plan/probe_machine.h"
 #include "cli/verbs.h"
@@ -34,14 +35,16 @@ std::string dtype_text(const at::Tensor& tensor) {
   return name;
 }
 
-void list(const WeightsFile& file, bool json) {
+void list(const WeightsFile& file, const std::string& path, bool json) {
+  const QuantizeNote note = quantize_note(file.metadata, path);
   if (json) {
     auto tensors = nlohmann::ordered_json::object();
     for (const auto& [name, tensor] : file.content.tensors) {
       tensors[name] = {{"shape", tensor.sizes().vec()}, {"dtype", dtype_text(tensor)}};
     }
-    std::cout << json_text(nlohmann::ordered_json{{"kind", file.kind}, {"tensors", tensors}}, 2)
-              << "\n";
+    nlohmann::ordered_json all{{"kind", file.kind}, {"tensors", tensors}};
+    if (!note.empty()) all["quantize"] = parse_ordered_json(quantize_text(note));
+    std::cout << json_text(all, 2) << "\n";
     return;
   }
   double bytes = 0;
@@ -53,8 +56,15 @@ void list(const WeightsFile& file, bool json) {
   // Names come from the file, and may contain terminal control sequences.
   std::cout << one_line(file.kind) << ": " << file.content.tensors.size() << " tensors, "
             << elements << " elements, " << bytes_text(bytes) << "\n";
-  for (const auto& [name, tensor] : file.content.tensors) {
-    std::cout << one_line(name) << "  " << shape_text(tensor) << "  " << dtype_text(tensor) << "\n";
+  if (!note.empty()) std::cout << quantize_line(note) << "\n";
+  for (const auto& [tensor_name, tensor] : file.content.tensors) {
+    std::cout << one_line(tensor_name) << "  " << shape_text(tensor) << "  " << dtype_text(tensor);
+    const auto reader = note.readers.find(tensor_name);
+    if (reader != note.readers.end()) std::cout << "  " << name(reader->second);
+    std::cout << "\n";
+  }
+  for (const auto& [parameter, why] : note.kept) {
+    std::cout << one_line(parameter) << " stays: " << one_line(why) << "\n";
   }
   for (const auto& record : file.opaque) std::cout << one_line(record) << "  (not read)\n";
 }
@@ -165,11 +175,11 @@ int convert(const Arguments& arguments, const Registry& registry) {
   const at::NoGradGuard no_grad;
   if (is_folder(arguments.target) && !arguments.list) return write_folder(arguments, registry);
   const auto pairs = pairs_of(arguments.renames);
-  auto [file, state] = read_state_dict(arguments.file);
   if (arguments.list) {
-    list(file, arguments.json);
+    list(read_state_dict(arguments.file).file, arguments.file, arguments.json);
     return 0;
   }
+  auto [file, state] = read_expanded(arguments.file);
   if (arguments.target.empty()) {
     throw ConfigError("[convert] the file to write is missing; tanren convert IN OUT, or --list");
   }

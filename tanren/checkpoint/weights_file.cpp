@@ -162,9 +162,11 @@ WeightsFile read_weights(const fs::path& named) {
     auto file = read_pt(path);
     return {std::move(file.kind), std::move(file.content), std::move(file.opaque)};
   }
+  SafetensorsFile read = read_safetensors(path);
   WeightsFile file;
   file.kind = "safetensors";
-  file.content.tensors = read_safetensors(path).tensors;
+  file.content.tensors = std::move(read.tensors);
+  file.metadata = std::move(read.metadata);
   return file;
 }
 

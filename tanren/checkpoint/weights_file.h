@@ -5,6 +5,7 @@
 #include "tanren/base/state.h"
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@ struct WeightsFile {
   std::string kind;  // "safetensors", "3 files by their index", or as PtFile
   State content;
   std::vector<std::string> opaque;  // records that are neither tensors nor values, with their class
+  std::map<std::string, std::string> metadata = {};  // of one safetensors file
 };
 
 // Recognises the format by content, not by extension. An index (…safetensors.index.json) stands for

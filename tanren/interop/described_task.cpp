@@ -2,17 +2,23 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/dry/dry_scope.h"
+#include "tanren/interop/quantized_tensors.h"
 #include "tanren/model/init.h"
+#include "tanren/quantize/quantized_task.h"
+#include "tanren/quantize/replaced.h"
 #include "tanren/train/build.h"
 
+#include <fmt/ranges.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -45,8 +51,56 @@ bool takes_dtype(const at::Tensor& own, const at::Tensor& theirs) {
   return is_wide && own.is_floating_point() && own.scalar_type() != theirs.scalar_type();
 }
 
-void check_file(TensorMap built, const TensorMap& tensors, const std::string& what) {
-  const TensorMap own = built;
+// Every name of a parameter must be 8-bit, or none.
+void check_second_names(const torch::nn::Module& module, const QuantizeNote& note,
+                        const std::string& what) {
+  std::map<const at::TensorImpl*, std::string> first;
+  for (const auto& item : module.named_parameters()) {
+    const auto& one = first.emplace(item.value().unsafeGetTensorImpl(), item.key()).first->second;
+    if (note.readers.count(one) == note.readers.count(item.key())) continue;
+    throw CheckpointError("[quantize] " + what + ": " + one + " and " + item.key() +
+                          " are one parameter, and one of them alone is 8-bit; write the file "
+                          "again with tanren quantize");
+  }
+}
+
+// Whether each 8-bit weight has a parameter whose shape it has, and is named in the metadata.
+void check_quantized(const torch::nn::Module& module, const TensorMap& tensors,
+                     const QuantizeNote& note, const std::string& what) {
+  const auto parameters = module.named_parameters();
+  for (const auto& [name, reader] : note.readers) {
+    const at::Tensor* const own = parameters.find(name);
+    if (own == nullptr || !own->is_floating_point()) {
+      throw CheckpointError("[quantize] " + what + " has the 8-bit weight " + one_line(name) +
+                            ", and the model no such parameter; write the file again with tanren "
+                            "quantize");
+    }
+    const std::vector<int64_t> wanted = quantized_shape(own->sizes(), reader);
+    const auto has = tensors.at(name).sizes();
+    if (has == wanted) continue;
+    throw CheckpointError(
+        fmt::format("[quantize] {}: {} is an 8-bit weight of shape {}, and the model's has shape "
+                    "{}; write the file again with tanren quantize",
+                    what, name, has.vec(), wanted));
+  }
+  check_second_names(module, note, what);
+  for (const auto& [name, own] : tensors_of(module)) {
+    const at::Tensor* const theirs = tensors.find(name);
+    const bool is_bytes = theirs != nullptr && theirs->scalar_type() == at::kChar;
+    if (!is_bytes || !own.is_floating_point() || note.readers.count(name) > 0) continue;
+    throw CheckpointError("[quantize] " + what + ": " + name + " is int8, and no reader in " +
+                          kQuantizeKey +
+                          " says how to read it; write the file again with tanren "
+                          "quantize");
+  }
+}
+
+void check_file(const torch::nn::Module& module, const SafetensorsFile& read,
+                const QuantizeNote& note, const std::string& what) {
+  const TensorMap tensors = as_parameters(read.tensors, note, what);
+  check_quantized(module, read.tensors, note, what);
+  const TensorMap own = tensors_of(module);
+  TensorMap built = own;
   for (const auto& [name, tensor] : own) {
     const at::Tensor* const theirs = tensors.find(name);
     if (theirs == nullptr || !takes_dtype(tensor, *theirs)) continue;
@@ -55,10 +109,27 @@ void check_file(TensorMap built, const TensorMap& tensors, const std::string& wh
   check_names_and_shapes(built, tensors, what, "export the model again");
 }
 
+// Frees the fp32 numbers of a parameter that has 8-bit ones.
+void make_room(torch::nn::Module& module, const std::string& name) {
+  at::Tensor own = module.named_parameters()[name];
+  if (own.scalar_type() != at::kFloat) own.set_data(at::empty_like(own, at::kFloat));
+  replace_by_nan(own);
+}
+
+// A product's weight is packed. What others read must not lie in the mapped file, which a task
+// outlives.
+void own_bytes(QuantizedParameter& parameter) {
+  const bool is_packed =
+      parameter.reader == WeightReader::linear || parameter.reader == WeightReader::projection;
+  if (!is_packed) parameter.weight.values = parameter.weight.values.clone();
+}
+
 }  // namespace
 
-void check_described(const ModelDescription& description, const TensorMap& tensors,
+void check_described(const ModelDescription& description, const SafetensorsFile& read,
                      const std::string& what, const ModelRegistry& models) {
+  const QuantizeNote note = quantize_note(read.metadata, what);
+  const TensorMap& tensors = read.tensors;
   const ModelOptions& options = description.config.model;
   const auto own = ModelRegistry().kinds();
   if (std::find(own.begin(), own.end(), options.kind) == own.end()) return;
@@ -73,34 +144,38 @@ void check_described(const ModelDescription& description, const TensorMap& tenso
         what, fmt::format("asks for {} blocks, there are {} tensors", blocks, tensors.size()));
   }
   const DryScope without_memory;
-  TensorMap shapes;
+  Task task;
   try {
-    shapes = tensors_of(*models.make(options, description.info).module);
+    task = models.make(options, description.info);
   } catch (const c10::Error&) {
     refuse_description(what, "asks for impossible sizes");
   }
-  check_file(shapes, tensors, what);
+  check_file(*task.module, read, note, what);
 }
 
-Task build_described(const ModelOptions& options, const DataInfo& info, const TensorMap& tensors,
+Task build_described(const ModelOptions& options, const DataInfo& info, const SafetensorsFile& read,
                      const std::string& what, const ModelRegistry& models) {
   const MemoryScope memory(MemoryKind::weights);
+  const QuantizeNote note = quantize_note(read.metadata, what);
+  QuantizedParameters parameters = quantized_parameters(read.tensors, note, what);
   Task task;
   {
     std::optional<NoInitScope> no_init;
     if (models.is_of_the_zoo(options.kind)) no_init.emplace();
     task = models.make(options, info);
   }
-  const TensorMap mine = tensors_of(*task.module);
-  check_file(mine, tensors, what);
+  check_file(*task.module, read, note, what);
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : mine) {
-    const at::Tensor& theirs = tensors.at(name);
+  for (auto& [name, parameter] : parameters) make_room(*task.module, name);
+  for (auto& [name, parameter] : parameters) own_bytes(parameter);
+  for (const auto& [name, tensor] : tensors_of(*task.module)) {
+    if (parameters.count(name) > 0) continue;
+    const at::Tensor& theirs = read.tensors.at(name);
     at::Tensor own = tensor;
     if (takes_dtype(own, theirs)) own.set_data(at::empty_like(own, theirs.scalar_type()));
     own.copy_(theirs);
   }
-  return task;
+  return quantized(std::move(task), std::move(parameters));
 }
 
 std::unique_ptr<Dataset> described_dataset(DataInfo info, int64_t size) {

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "tanren/base/task.h"
-#include "tanren/base/tensor_map.h"
 #include "tanren/data/dataset.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/interop/model_description.h"
 #include "tanren/model/registry.h"
 
@@ -15,16 +15,19 @@
 
 namespace tanren {
 
-// Before anything is built of an untrusted description: CheckpointError listing the `tensors` that
-// do not fit it, ConfigError for sizes that no model has; `what` names the file. Allocates no
-// tensor memory for tanren's own kinds; other kinds are not checked.
-void check_described(const ModelDescription& description, const TensorMap& tensors,
+// Before anything is built of an untrusted description: CheckpointError listing the tensors of
+// `read` that do not fit it, 8-bit ones included (quantized_tensors.h), ConfigError for sizes that
+// no model has; `what` names the file. Allocates no tensor memory for tanren's own kinds; other
+// kinds are not checked.
+void check_described(const ModelDescription& description, const SafetensorsFile& read,
                      const std::string& what, const ModelRegistry& models);
 
 // The task of `options` (resolve_model) and `info` with these weights and buffers, on the CPU, in
 // training mode, never initialised at random if its kind is the library's own. Floating tensors
-// have the file's dtype, fp32 or fp64. CheckpointError as check_described, for any kind.
-Task build_described(const ModelOptions& options, const DataInfo& info, const TensorMap& tensors,
+// have the file's dtype, fp32 or fp64. 8-bit weights stay so: the task answers with them
+// (quantize/quantized_task.h), and its fp32 ones are freed before the first is taken over.
+// CheckpointError as check_described, for any kind, and as quantized_parameters.
+Task build_described(const ModelOptions& options, const DataInfo& info, const SafetensorsFile& read,
                      const std::string& what, const ModelRegistry& models);
 
 // Replaces the training data: knows their description but holds no samples. `size` is only

@@ -6,12 +6,15 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/step_folders.h"
+#include "tanren/interop/model_description.h"
+#include "tanren/interop/quantized_tensors.h"
 
 #include <unistd.h>
 
 #include <charconv>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 namespace tanren {
@@ -103,11 +106,23 @@ Exported export_weights(const RunState& run, const Parts& parts, const fs::path&
   metadata["step"] = to_text(weights.step);
   metadata["run_step"] = to_text(run.step());
   metadata["weights"] = weights.averaged ? "averaged" : "raw";
-  write_safetensors(folder / kWholeFile, weights.tensors, metadata, Narrow::widened);
+  write_whole_model(folder / kWholeFile, weights.tensors, metadata);
   if (!link(folder / kWholeFile, folder / kFile)) {
-    write_safetensors(folder / kFile, weights.tensors, metadata, Narrow::widened);
+    write_whole_model(folder / kFile, weights.tensors, metadata);
   }
   return {folder / kFile, weights.step, weights.averaged};
+}
+
+void write_whole_model(const fs::path& file, const TensorMap& tensors, const Metadata& metadata,
+                       const QuantizedParameters& parameters, QuantizeNote note) {
+  if (parameters.empty()) {
+    write_safetensors(file, tensors, metadata, Narrow::widened);
+    return;
+  }
+  note.readers.clear();
+  for (const auto& [name, parameter] : parameters) note.readers[name] = parameter.reader;
+  write_safetensors(file, with_quantized(tensors, parameters), describe_quantized(metadata, note),
+                    Narrow::widened);
 }
 
 SafetensorsFile checkpoint_weights(const fs::path& checkpoint, bool wants_average) {

@@ -1,10 +1,11 @@
 // Exports a finished run's weights: one safetensors file in the run folder, under the module's
 // names. They are the weights of the best checkpoint if the run ranks checkpoints, else of the
 // run's end; averaged if the run evaluated averages. The metadata holds the model's description
-// (model_description.h). The file has two names.
+// (model_description.h). The file has two names. write_whole_model also writes 8-bit weights.
 #pragma once
 
 #include "tanren/formats/safetensors.h"
+#include "tanren/interop/quantize_note.h"
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
 
@@ -29,6 +30,14 @@ constexpr const char* kWholeFile = "model.tanren.safetensors";
 // there is none).
 Exported export_weights(const RunState& run, const Parts& parts,
                         const std::filesystem::path& folder, const Metadata& description);
+
+// Writes a whole model: its `tensors`, those of 16 bits as fp32, and its description in `metadata`
+// (describe_model; format, step and weights as export_weights has them). With `parameters` these
+// become 8-bit and the description is of version 2, with `note`, whose readers are those of
+// `parameters`; without, bytes are as ever. Whole or absent. InputError as with_quantized.
+void write_whole_model(const std::filesystem::path& file, const TensorMap& tensors,
+                       const Metadata& metadata, const QuantizedParameters& parameters = {},
+                       QuantizeNote note = {});
 
 // The weights of a checkpoint as export_weights writes them: averaged if it has averages and they
 // are wanted. The metadata has the kind of weights.

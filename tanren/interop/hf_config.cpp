@@ -74,6 +74,8 @@ class Fields {
            classes->front() == name;
   }
 
+  bool has(const char* key) const { return find(key) != nullptr; }
+
   std::optional<int64_t> token(const char* key) const {
     const Json* value = find(key);
     if (value == nullptr) return std::nullopt;
@@ -177,6 +179,11 @@ ModelOptions options_of_hf_text(const std::string& text, const std::string& name
                                 const ModelOptions& asked) {
   const Fields json(text, name);
   const std::string type = json.text("model_type", "");
+  if (json.has("quantization_config")) {
+    json.fail(
+        "has a quantization_config, and we read floating weights; give the whole model that "
+        "was converted");
+  }
   ModelOptions options = asked;
   if (type == "bert") {
     read_bert(json, options);

@@ -24,7 +24,8 @@ using Json = nlohmann::json;
 
 constexpr const char* kVersionKey = "tanren.version";
 constexpr const char* kVersion = "1";
-constexpr const char* kSomewhere = "-";  // replaces a path that the file does not keep
+constexpr const char* kQuantizedVersion = "2";  // with 8-bit weights
+constexpr const char* kSomewhere = "-";         // replaces a path that the file does not keep
 constexpr int64_t kMostOutputs = int64_t{1} << 24;
 constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
@@ -150,6 +151,24 @@ void read_info(const Json& json, ModelDescription& description, const fs::path& 
   }
 }
 
+// 8-bit weights stand in for fp32 and bf16 on the CPU.
+void run_in_8_bits(RunConfig& config, const fs::path& file) {
+  const auto refuse = [&](const std::string& key, const std::string& value, const char* wanted) {
+    throw ConfigError(fmt::format(
+        "[model] {} has 8-bit weights, which need {}, and {} is {}; change it with --set",
+        file.string(), wanted, key, value));
+  };
+  const auto& precision = config.precision;
+  if (precision.mode != "auto" && precision.mode != "fp32" && precision.mode != "bf16") {
+    refuse("precision.mode", precision.mode, "fp32 or bf16");
+  }
+  if (!precision.level.empty()) refuse("precision.level", precision.level, "none");
+  if (config.run.device != "auto" && config.run.device != "cpu") {
+    refuse("run.device", config.run.device, "the CPU");
+  }
+  config.run.device = "cpu";
+}
+
 std::shared_ptr<const TokenizerFiles> tokenizer_of(const Json& json, const fs::path& file) {
   TokenizerFiles files;
   for (const auto& [name, text] : json.items()) {
@@ -197,6 +216,12 @@ Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t
   return metadata;
 }
 
+Metadata describe_quantized(Metadata model, const QuantizeNote& note) {
+  model[kVersionKey] = kQuantizedVersion;
+  model[kQuantizeKey] = quantize_text(note);
+  return model;
+}
+
 void refuse_description(const fs::path& file, const std::string& what) {
   throw ConfigError("[model] " + file.string() + ": its description " + what +
                     "; export the model again");
@@ -211,10 +236,17 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
                       " holds weights and no description of a model; give the "
                       "model.tanren.safetensors of a run, or its run folder");
   }
-  if (metadata.at(kVersionKey) != kVersion) {
-    throw ConfigError(fmt::format(
-        "[model] {} has version {} of the description, we read {}; use the tanren that wrote it",
-        file.string(), metadata.at(kVersionKey).substr(0, 20), kVersion));
+  const std::string& version = metadata.at(kVersionKey);
+  if (version != kVersion && version != kQuantizedVersion) {
+    throw ConfigError(
+        fmt::format("[model] {} has version {} of the description, we read {} and "
+                    "{}; use the tanren that wrote it",
+                    file.string(), version.substr(0, 20), kVersion, kQuantizedVersion));
+  }
+  const bool is_quantized = metadata.count(kQuantizeKey) > 0;
+  if (is_quantized != (version == kQuantizedVersion)) {
+    refuse_description(file, fmt::format("has version {} {} {}", version,
+                                         is_quantized ? "and" : "without", kQuantizeKey));
   }
   for (const char* key : {"tanren.config", "tanren.data"}) {
     if (metadata.count(key) == 0) refuse_description(file, std::string("lacks ") + key);
@@ -230,6 +262,7 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
   config.model.init_from.clear();
   config.model.from_hf.clear();
   config.model.perceptual.clear();
+  if (is_quantized) run_in_8_bits(config, file);
   read_info(object_of(metadata, "tanren.data", file), description, file);
   if (metadata.count("tanren.tokenizer") > 0) {
     description.info.tokenizer = tokenizer_of(object_of(metadata, "tanren.tokenizer", file), file);

@@ -8,6 +8,7 @@
 #include "tanren/config/known_kinds.h"
 #include "tanren/config/run_config.h"
 #include "tanren/formats/safetensors.h"
+#include "tanren/interop/quantize_note.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -28,12 +29,17 @@ struct ModelDescription {
 // data are read as [data.eval] says, else as [data.train] without its augmentation.
 Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t train_samples);
 
+// The metadata of the same model with the 8-bit weights of `note`: of version 2, which releases
+// that know no 8-bit weights refuse.
+Metadata describe_quantized(Metadata model, const QuantizeNote& note);
+
 // How evaluation data are read, in whatever file or folder they are: as [data.eval] says, else as
 // [data.train] without its augmentation. The tokenizer and the names of classes are training's.
 SourceOptions evaluation_source(const DataOptions& data);
 
-// Reads the metadata back; `sets` as on the command line. ConfigError naming the file if the
-// description is missing, of another version, or malformed; errors in the config as read_config.
+// Reads the metadata back; `sets` as on the command line. A model with 8-bit weights runs on the
+// CPU. ConfigError naming the file if the description is missing, of another version, or malformed,
+// and for a precision or a device that 8-bit weights lack; errors in the config as read_config.
 ModelDescription description_of(const Metadata& metadata, const std::filesystem::path& file,
                                 const std::vector<std::string>& sets, const KnownKinds& known);
 // Whether the metadata describe a model at all.

@@ -6,16 +6,21 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/formats/safetensors.h"
+#include "tanren/interop/compressed_tensors.h"
 #include "tanren/interop/described_task.h"
 #include "tanren/interop/export.h"
 #include "tanren/interop/hf_config.h"
 #include "tanren/interop/pix2pixhd_folder.h"
+#include "tanren/interop/quantized_tensors.h"
 #include "tanren/model/bert_shape.h"
 #include "tanren/model/gpt2_shape.h"
 #include "tanren/model/lstm.h"
 
 #include <nlohmann/json.hpp>
 #include <ATen/ATen.h>
+
+#include <set>
+#include <utility>
 
 namespace tanren {
 
@@ -40,10 +45,16 @@ void make_empty(const fs::path& folder) {
   }
 }
 
-// Casts floating tensors to `dtype`. CheckpointError if a finite number overflows in it.
-TensorMap cast(const TensorMap& tensors, at::ScalarType dtype) {
+// Casts floating tensors to `dtype`, except for `scales`. CheckpointError if a finite number
+// overflows in it.
+TensorMap cast(const TensorMap& tensors, at::ScalarType dtype,
+               const std::set<std::string>& scales) {
   TensorMap all;
   for (const auto& [name, tensor] : tensors) {
+    if (scales.count(name) > 0) {
+      all.set(name, tensor);
+      continue;
+    }
     const at::Tensor narrow = tensor.is_floating_point() ? tensor.to(dtype) : tensor;
     if (tensor.is_floating_point() && (narrow.isinf() & tensor.isfinite()).any().item<bool>()) {
       throw CheckpointError("[convert] tensor " + name + " is too large for " +
@@ -54,9 +65,9 @@ TensorMap cast(const TensorMap& tensors, at::ScalarType dtype) {
   return all;
 }
 
-at::ScalarType dtype_of(const TensorMap& tensors) {
+at::ScalarType dtype_of(const TensorMap& tensors, const std::set<std::string>& scales) {
   for (const auto& [name, tensor] : tensors) {
-    if (tensor.is_floating_point()) return tensor.scalar_type();
+    if (tensor.is_floating_point() && scales.count(name) == 0) return tensor.scalar_type();
   }
   return at::kFloat;
 }
@@ -76,10 +87,33 @@ std::string tokenizer_config(const TokenizerFiles& files, int64_t context) {
   return text_of(json);
 }
 
+// Expands the 8-bit weights, except for those of a bert, which Python has a form for.
+CompressedBert without_8_bits(SafetensorsFile& read, const std::string& kind,
+                              const fs::path& file) {
+  CompressedBert compressed;
+  const QuantizeNote note = quantize_note(read.metadata, file.string());
+  if (note.empty()) return compressed;
+  if (kind == "bert") {
+    compressed = compressed_bert(read.tensors, note, file.string());
+    read.tensors = std::move(compressed.tensors);
+    return compressed;
+  }
+  read.tensors = expanded(read.tensors, note, file.string());
+  compressed.remark = fmt::format(
+      "{} 8-bit weights are expanded to fp32; Python has no form for them in a model of kind {}",
+      note.readers.size(), kind);
+  return compressed;
+}
+
 class Writer {
  public:
-  Writer(const ModelDescription& description, TensorMap tensors, fs::path folder)
-      : description_(description), tensors_(std::move(tensors)), folder_(std::move(folder)) {}
+  // `compressed`: what a bert with 8-bit weights has beside its tensors; else empty.
+  Writer(const ModelDescription& description, TensorMap tensors, const CompressedBert& compressed,
+         fs::path folder)
+      : description_(description),
+        tensors_(std::move(tensors)),
+        compressed_(compressed),
+        folder_(std::move(folder)) {}
 
   PythonFolder write() {
     const std::string& kind = description_.config.model.kind;
@@ -104,8 +138,13 @@ class Writer {
   void write_transformers(bool is_bert) {
     const ModelOptions& model = description_.config.model;
     const DataInfo& info = description_.info;
-    const std::string dtype = c10::getDtypeNames(dtype_of(tensors_)).first;
-    const std::string config = hf_config_of(model, info, dtype);
+    const std::string dtype = c10::getDtypeNames(dtype_of(tensors_, compressed_.scales)).first;
+    std::string config = hf_config_of(model, info, dtype);
+    auto parsed = parse_ordered_json(config);
+    if (!compressed_.config.empty()) {
+      parsed["quantization_config"] = parse_ordered_json(compressed_.config);
+      config = text_of(parsed);
+    }
     write_safetensors(folder_ / "model.safetensors", tensors_, {{"format", "pt"}});
     result_.files.emplace_back("model.safetensors");
     file("config.json", config);
@@ -115,7 +154,6 @@ class Writer {
         file("tokenizer_config.json", tokenizer_config(*info.tokenizer, context(is_bert)));
       }
     }
-    const auto parsed = parse_ordered_json(config);
     result_.opened_by = "transformers." + parsed["architectures"][0].get<std::string>() +
                         ".from_pretrained(\"" + folder_.string() + "\")";
     if (!is_bert) return;
@@ -206,6 +244,7 @@ class Writer {
 
   const ModelDescription& description_;
   TensorMap tensors_;
+  const CompressedBert& compressed_;
   fs::path folder_;
   PythonFolder result_;
 };
@@ -224,22 +263,26 @@ PythonFolder write_python_folder(const fs::path& path, const fs::path& folder,
                                  std::optional<at::ScalarType> dtype, const Registry& registry) {
   const fs::path file = whole_file_of(path);
   SafetensorsFile read = read_safetensors(file);
+  const auto description = description_of(read.metadata, file, {}, registry.known());
   std::string remark;
   if (fs::is_directory(path)) {
     const FolderWeights newest = weights_of_folder(path);
     remark = newest.remark;
-    if (!remark.empty()) read.tensors = read_weights(newest.file).content.tensors;
+    if (!remark.empty()) read = {read_weights(newest.file).content.tensors, {}};
   }
-  const auto description = description_of(read.metadata, file, {}, registry.known());
-  check_described(description, read.tensors, file.string(), registry.models);
+  check_described(description, read, file.string(), registry.models);
   if (description.config.model.append_head > 0) {
     throw ConfigError("[convert] " + file.string() +
                       " has an appended head, which no class of Python's packages has; convert it "
                       "to a .safetensors or .pt file");
   }
-  if (dtype) read.tensors = cast(read.tensors, *dtype);
+  const CompressedBert compressed = without_8_bits(read, description.config.model.kind, file);
+  if (dtype) read.tensors = cast(read.tensors, *dtype, compressed.scales);
   make_empty(folder);
-  PythonFolder written = Writer(description, std::move(read.tensors), folder).write();
+  PythonFolder written = Writer(description, std::move(read.tensors), compressed, folder).write();
+  if (!compressed.remark.empty()) {
+    written.remarks.insert(written.remarks.begin(), compressed.remark);
+  }
   if (!remark.empty()) written.remarks.insert(written.remarks.begin(), remark);
   return written;
 }

@@ -4,8 +4,8 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/check_tensors.h"
-#include "tanren/checkpoint/folder_weights.h"
 #include "tanren/interop/pix2pixhd_folder.h"
+#include "tanren/interop/quantized_tensors.h"
 #include "tanren/model/supervised.h"
 #include "tanren/train/build.h"
 
@@ -98,8 +98,7 @@ InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options
                            has_discriminator ? std::vector<std::string>{}
                                              : std::vector<std::string>{"discriminator.*"});
   }
-  return init_from_state(module, read_state_dict(path).state, options, path,
-                         appended_heads(options));
+  return init_from_state(module, read_expanded(path).state, options, path, appended_heads(options));
 }
 
 InitReport init_from_state(torch::nn::Module& module, StateDict state, const ModelOptions& options,

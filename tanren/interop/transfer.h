@@ -31,7 +31,8 @@ std::vector<std::string> appended_heads(const ModelOptions& options);
 
 // Copies the weights and buffers of options.init_from (a weights file, a checkpoint's folder, a run
 // folder: its newest checkpoint, or a folder of NVIDIA's Pix2PixHD) into the module, renamed by
-// options.init_rename. Tensors that match options.init_skip, on either side, are left out.
+// options.init_rename; 8-bit weights of a whole model are expanded. Tensors that match
+// options.init_skip, on either side, are left out.
 // CheckpointError listing names and shapes of all others that are missing, unexpected or of another
 // shape; then nothing was copied. The file may lack an appended head, and the folder
 // discriminators.

@@ -5,6 +5,7 @@
 
 #include "tanren/base/task.h"
 #include "tanren/data/dataset.h"
+#include "tanren/interop/quantize_note.h"
 #include "tanren/train/registry.h"
 
 #include <filesystem>
@@ -16,12 +17,13 @@ namespace tanren {
 
 class WholeModel {
  public:
-  Task task;              // module (eval mode, CPU); task.predict predicts
-  RunConfig config;       // as ModelDescription (model_description.h)
-  DataInfo info;          // class_names, input_shape, vocab_size, tokenizer
-  int64_t step = 0;       // of the weights
-  bool averaged = false;  // the weights are an average over steps
-  DatasetRegistry kinds;  // of data
+  Task task;               // module (eval mode, CPU); task.predict predicts
+  RunConfig config;        // as ModelDescription (model_description.h)
+  DataInfo info;           // class_names, input_shape, vocab_size, tokenizer
+  int64_t step = 0;        // of the weights
+  bool averaged = false;   // the weights are an average over steps
+  QuantizeNote quantized;  // its 8-bit weights; empty: it has none
+  DatasetRegistry kinds;   // of data
 
   // Labelled data of the model's kind (DATA of `tanren eval`), read as in its evaluations.
   std::unique_ptr<Dataset> open(const std::filesystem::path& data) const;
@@ -34,7 +36,8 @@ class WholeModel {
   Batch images(const std::vector<std::filesystem::path>& files) const;
 };
 
-// Reads a whole model's file. Its floating tensors are fp32. Errors as
+// Reads a whole model's file. Its floating tensors are fp32; 8-bit weights stay so, and their
+// parameters in the module are NaN: the task's functions answer with the 8-bit ones. Errors as
 // read_safetensors, description_of, check_described and build_described.
 WholeModel load_model(const std::filesystem::path& file, const Registry& registry = {});
 

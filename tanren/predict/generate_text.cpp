@@ -37,7 +37,7 @@ GenerateOutput generate_on(const GenerateInput& input, const Registry& registry,
   RunConfig& config = model.description.config;
   const DataInfo& info = model.description.info;
   if (input.prompt) config.generate.prompt = *input.prompt;
-  check_described(model.description, model.read.tensors, model.name, registry.models);
+  check_described(model.description, model.read, model.name, registry.models);
   Prepared prepared =
       prepare_whole(model.description, model.read, model.name, registry, /*eval=*/nullptr);
   model.read.tensors = {};  // the task has them

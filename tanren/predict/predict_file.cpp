@@ -126,7 +126,7 @@ class Job {
   }
 
   void prepare_model() {
-    check_described(model_.description, model_.read.tensors, model_.name, registry_.models);
+    check_described(model_.description, model_.read, model_.name, registry_.models);
     prepared_ = prepare_whole(model_.description, model_.read, model_.name, registry_,
                               /*eval=*/nullptr);
     model_.read.tensors = {};  // the task has them

@@ -190,7 +190,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
                                const PredictionsTo& predictions) {
   const SafetensorsFile read = read_safetensors(file);
   ModelDescription description = description_of(read.metadata, file, sets, registry.known());
-  check_described(description, read.tensors, file.string(), registry.models);
+  check_described(description, read, file.string(), registry.models);
   RunConfig& config = description.config;
   const DataInfo& info = description.info;
   SourceOptions& source = config.data.eval;

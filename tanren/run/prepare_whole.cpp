@@ -18,7 +18,7 @@ Prepared prepare_whole(const ModelDescription& description, const SafetensorsFil
   const auto task = [&](const ModelOptions& model) {
     // As build_task: a model may draw in its forward.
     at::manual_seed(static_cast<uint64_t>(description.config.run.seed));
-    Task built = build_described(model, description.info, read.tensors, what, registry.models);
+    Task built = build_described(model, description.info, read, what, registry.models);
     freeze(*built.module, model);
     return built;
   };

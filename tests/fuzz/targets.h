@@ -17,6 +17,7 @@ namespace tanren::fuzz {
 
 bool safetensors(std::string_view bytes);
 bool pt(std::string_view bytes);         // a whole .pt file
+bool quantized(std::string_view bytes);  // the 8-bit weights of a whole model's file
 bool pickle(std::string_view bytes);     // data.pkl of a .pt file with two storages
 bool index(std::string_view bytes);      // …safetensors.index.json
 bool tokenizer(std::string_view bytes);  // first byte: file kind; '\x1e' separates two files

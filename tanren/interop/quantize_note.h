@@ -1,0 +1,37 @@
+// QuantizeNote: what the metadata tanren.quantize of a whole model's file say of its 8-bit weights:
+// how they were made, and which operator reads each. The metadata are untrusted, as those of
+// model_description.h; the weights that a note names are checked by quantized_tensors.h.
+#pragma once
+
+#include "tanren/formats/safetensors.h"
+#include "tanren/quantize/quantized_parameters.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace tanren {
+
+constexpr const char* kQuantizeKey = "tanren.quantize";
+
+struct QuantizeNote {
+  std::string scheme;   // weights, dynamic, static
+  std::string range;    // how ranges of inputs were measured: mse, minmax; empty: they were not
+  int64_t samples = 0;  // on which; 0: on none
+  std::map<std::string, std::string> kept;                   // parameters that stay → why
+  std::map<std::string, WeightReader, std::less<>> readers;  // 8-bit parameters
+
+  bool empty() const { return readers.empty(); }
+};
+
+// The text of the metadata.
+std::string quantize_text(const QuantizeNote& note);
+
+// Reads it back; an empty note if there is no such text. ConfigError naming the file `what` if it
+// is malformed or names no 8-bit weight.
+QuantizeNote quantize_note(const Metadata& metadata, const std::string& what);
+
+// "scheme static (range mse, 256 samples): 74 weights in 8 bits (2 embedding, 72 linear), 3 stay".
+std::string quantize_line(const QuantizeNote& note);
+
+}  // namespace tanren
