@@ -70,8 +70,11 @@ QuantizedWeight quantize_weight(const at::Tensor& weight, std::string_view name,
   const at::Tensor scales = weight_scales(weight, name, group);
   at::Tensor scaled =
       in_groups(weight.detach().to(at::kFloat), scales.size(1)) * scales.reciprocal().unsqueeze(-1);
-  const at::Tensor values =
-      scaled.round_().clamp_(-kLargestInt8, kLargestInt8).to(at::kChar).view(weight.sizes());
+  const at::Tensor values = scaled.round_()
+                                .clamp_(-kLargestInt8, kLargestInt8)
+                                .to(at::kChar)
+                                .contiguous()  // a transposed weight's are not
+                                .view(weight.sizes());
   return {values, scales, sums_of(values, scales.size(1))};
 }
 

@@ -81,6 +81,16 @@ TEST(QuantizedWeight, is_within_half_a_scale_of_the_weight_and_holds_its_sums) {
   }
 }
 
+TEST(QuantizedWeight, of_a_transposed_weight_is_dense_and_that_of_its_copy) {
+  at::manual_seed(1);
+  const at::Tensor turned = at::randn({8, 5}).t();
+  const QuantizedWeight of = quantize_weight(turned, "w");
+  const QuantizedWeight copy = quantize_weight(turned.contiguous(), "w");
+  EXPECT_TRUE(of.values.is_contiguous());
+  EXPECT_TRUE(at::equal(of.values, copy.values));
+  EXPECT_TRUE(at::equal(of.sums, copy.sums));
+}
+
 TEST(QuantizedWeight, channels_of_zeros_and_of_tiny_numbers_stay_finite) {
   at::Tensor weight = at::zeros({3, 8});
   weight[1].fill_(1e-42);

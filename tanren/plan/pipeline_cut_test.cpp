@@ -158,6 +158,11 @@ TEST(StageCosts, hold_each_weight_once_and_the_activations_of_all_microbatches_i
   EXPECT_EQ(costs[1].bytes, 400 + 40 + 5 * (2 + 4 + 1000));
   // In one stage the shared weight counts once.
   EXPECT_EQ(stage_costs(tied_model(), {}, {})[0].bytes, 400 + 40 + 1 + 2 + 4);
+  // The second microbatch of a window of 7 samples is short.
+  CutOptions is_short = options;
+  is_short.most_samples = 7;
+  EXPECT_EQ(stage_costs(tied_model(), {1}, is_short)[0].bytes, 400 + 7 * 1);
+  EXPECT_EQ(stage_costs(tied_model(), {1}, is_short)[1].bytes, costs[1].bytes);
 }
 
 TEST(StageCosts, count_what_code_before_a_block_uses_and_keeps_in_all_later_stages) {

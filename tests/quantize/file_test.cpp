@@ -53,16 +53,19 @@ int64_t bytes_of(const TensorMap& tensors) {
   return bytes;
 }
 
-Batch some_tokens() {
+// Four texts with a class each, or with a label for each token.
+Batch some_tokens(bool are_labels_of_tokens) {
   Batch batch;
-  batch.fields.set("inputs", at::arange(4 * 7).view({4, 7}).remainder(10));
+  const at::Tensor inputs = at::arange(4 * 7).view({4, 7}).remainder(10);
+  batch.fields.set("inputs", inputs);
+  batch.fields.set("labels", are_labels_of_tokens ? inputs : at::zeros({4}, at::kLong));
   batch.ids = ids_of({0, 1, 2, 3});
   return batch;
 }
 
-at::Tensor outputs_of(const Task& task) {
+at::Tensor outputs_of(const Task& task, bool are_labels_of_tokens = false) {
   const at::NoGradGuard no_grad;
-  return task.predict(some_tokens()).outputs;
+  return task.predict(some_tokens(are_labels_of_tokens)).outputs;
 }
 
 class QuantizedFiles : public ::testing::Test {
@@ -254,8 +257,8 @@ TEST_F(QuantizedFiles, of_a_gpt2_hold_turned_projections) {
   const std::string name = "transformer.h.0.mlp.c_fc.weight";
   EXPECT_EQ(before.tensors.at(name).sizes(), (std::vector<int64_t>{8, 32}));
   EXPECT_EQ(read_safetensors(file).tensors.at(name).sizes(), (std::vector<int64_t>{32, 8}));
-  const at::Tensor wanted = outputs_of(quantized(load_model(plain).task, parameters));
-  EXPECT_TRUE(at::equal(outputs_of(load_model(file).task), wanted));
+  const at::Tensor wanted = outputs_of(quantized(load_model(plain).task, parameters), true);
+  EXPECT_TRUE(at::equal(outputs_of(load_model(file).task, true), wanted));
   const TensorMap wide = read_expanded(file).state.tensors;
   ASSERT_EQ(wide.size(), before.tensors.size());
   EXPECT_TRUE(at::equal(wide.at(name), expand(parameters.at(name).weight, at::kFloat).t()));
