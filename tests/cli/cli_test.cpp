@@ -369,12 +369,12 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   for (std::sregex_iterator at(flags.begin(), flags.end(), flag), end; at != end; ++at) {
     found.insert(at->str());
   }
-  EXPECT_EQ(found, (std::set<std::string>{"--dtype",     "--force",     "--fork",  "--help",
-                                          "--interval",  "--json",      "--list",  "--master",
-                                          "--nodes",     "--node-rank", "--once",  "--out",
-                                          "--optimizer", "--prompt",    "--quiet", "--predictions",
-                                          "--ranks",     "--rename",    "--set",   "--tokenizer",
-                                          "--verbose",   "--version"}));
+  EXPECT_EQ(found,
+            (std::set<std::string>{
+                "--dtype",  "--force",     "--fork",      "--help",    "--interval",    "--json",
+                "--list",   "--master",    "--no-advice", "--nodes",   "--node-rank",   "--once",
+                "--out",    "--optimizer", "--prompt",    "--quiet",   "--predictions", "--ranks",
+                "--rename", "--set",       "--tokenizer", "--verbose", "--version"}));
 }
 
 TEST_F(Cli, summary_shows_modules_and_totals_without_weights_or_a_run_folder) {
