@@ -101,7 +101,7 @@ def quantize(whole, to, ranges, static):
         if name != WORDS and (layer not in ranges or layer == name):
             tensors[name] = tensor
             continue
-        scale = tensor.abs().amax(1, keepdim=True) / 127
+        scale = (tensor.abs().amax(1, keepdim=True) / 127).clamp_min(torch.finfo(torch.float32).tiny)
         tensors[name] = (tensor / scale).round().clamp(-127, 127).to(torch.int8)
         tensors[name + "_scale"] = scale
         readers[name] = "embedding" if name == WORDS else "linear"
