@@ -81,8 +81,7 @@ QuantizedWeight quantize_weight(const at::Tensor& weight, std::string_view name,
 QuantizedWeight checked_weight(const at::Tensor& values, const at::Tensor& scales,
                                std::string_view name) {
   const auto refuse = [&](const std::string& what) {
-    throw CheckpointError(
-        fmt::format("[quantize] {} {}; write the file again with tanren quantize", name, what));
+    throw CheckpointError(fmt::format("[quantize] {} {}; write the file again", name, what));
   };
   if (values.scalar_type() != at::kChar || scales.scalar_type() != at::kFloat) {
     refuse(fmt::format("has values of dtype {} and scales of dtype {}, not int8 and fp32",

@@ -60,7 +60,7 @@ void check_second_names(const torch::nn::Module& module, const QuantizeNote& not
     if (note.readers.count(one) == note.readers.count(item.key())) continue;
     throw CheckpointError("[quantize] " + what + ": " + one + " and " + item.key() +
                           " are one parameter, and one of them alone is 8-bit; write the file "
-                          "again with tanren quantize");
+                          "again");
   }
 }
 
@@ -80,7 +80,7 @@ void check_quantized(const torch::nn::Module& module, const TensorMap& tensors,
     if (has == wanted) continue;
     throw CheckpointError(
         fmt::format("[quantize] {}: {} is an 8-bit weight of shape {}, and the model's has shape "
-                    "{}; write the file again with tanren quantize",
+                    "{}; write the file again",
                     what, name, has.vec(), wanted));
   }
   check_second_names(module, note, what);

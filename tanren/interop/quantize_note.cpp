@@ -25,7 +25,7 @@ constexpr int64_t kMostSamples = int64_t{1} << 40;
 
 [[noreturn]] void refuse_note(const std::string& what, const std::string& fault) {
   throw ConfigError("[model] " + what + ": its description has " + fault + " in " + kQuantizeKey +
-                    "; write the file again with tanren quantize");
+                    "; write the file again");
 }
 
 // A value of the note. Values of a hostile file are never copied or printed.

@@ -20,7 +20,7 @@ namespace {
 // compressed-tensors' bytes are signed, ours are not: this lies between their zero points.
 constexpr int32_t kSignedZero = 128;
 
-std::string quantized_advice() { return "; write the file again with tanren quantize"; }
+std::string quantized_advice() { return "; write the file again"; }
 
 // Tensors by name, for files with many.
 class TensorIndex {
