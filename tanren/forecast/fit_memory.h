@@ -22,6 +22,9 @@ struct FitInput {
   bool couples_samples = false;                     // batch norm
   bool has_evaluation = false;
   std::optional<ModelBlocks> blocks = {};  // of the config's model; needed with parallel.pipeline
+  // With parallel.pipeline in processes: what each rank's limit leaves a stage, the least of all, so
+  // that all ranks cut alike. 0: no other rank has a limit.
+  int64_t least_room_bytes = 0;
 };
 
 // "weights 1.3 GB, gradients 1.3 GB, …", the largest first.

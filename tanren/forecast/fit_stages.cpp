@@ -100,6 +100,17 @@ std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& pla
   return changes;
 }
 
+bool is_of_another_rank(const FitInput& input, const Plan& plan, int64_t room) {
+  return room != room_for_step(plan, standing_beside(input, plan));
+}
+
+// "each stage 1.2 GiB beside 3.0 MiB of data"
+std::string room_text(const FitInput& input, const Plan& plan, int64_t room) {
+  const int64_t standing = standing_beside(input, plan);
+  return fmt::format("{} {}{}", sharers(plan) > 1 ? "each stage" : "a stage", size_text(room),
+                     standing > 0 ? " beside " + size_text(standing) + " of data" : "");
+}
+
 [[noreturn]] void refuse_stages(const FitInput& input, const Plan& plan, const TriedCut& tried,
                                 int64_t room) {
   const size_t largest = tried.largest();
@@ -107,10 +118,10 @@ std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& pla
   const int64_t need = tried.needs[largest];
   const int64_t ranks = sharers(plan);
   const int64_t standing = standing_beside(input, plan);
-  std::string text =
-      fmt::format("[plan] memory.limit {} leaves {} {}{}", size_text(plan.memory.limit_bytes),
-                  ranks > 1 ? "each stage" : "a stage", size_text(room),
-                  standing > 0 ? " beside " + size_text(standing) + " of data" : "");
+  const std::string limit = is_of_another_rank(input, plan, room)
+                                ? "the least memory.limit of all ranks"
+                                : "memory.limit " + size_text(plan.memory.limit_bytes);
+  std::string text = fmt::format("[plan] {} leaves {}", limit, room_text(input, plan, room));
   int64_t least = taken(tried.start_bytes);
   if (fits(need, room)) {
     text += fmt::format(", and while the ranks make their stages one after the other they hold {}",
@@ -149,10 +160,11 @@ void tell_peaks(const FitInput& input, const TriedCut& tried, int64_t room, Plan
       largest - tried.stages.begin() + 1, tried.stages.size(), largest->step.how,
       size_text(largest->whole_bytes));
   if (room > 0) {
-    const int64_t standing = standing_beside(input, plan);
-    reason += fmt::format("; of {} that memory_limit leaves {}{}", size_text(room),
-                          sharers(plan) > 1 ? "each stage" : "a stage",
-                          standing > 0 ? " beside " + size_text(standing) + " of data" : "");
+    reason += fmt::format("; {} leaves {}",
+                          is_of_another_rank(input, plan, room)
+                              ? "the least memory_limit of all ranks"
+                              : "memory_limit",
+                          room_text(input, plan, room));
   }
   plan.lines.push_back(
       {"predicted_peak", size_text(largest->step.peak_bytes), Source::planned, reason});

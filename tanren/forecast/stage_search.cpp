@@ -35,6 +35,12 @@ CutOptions options_of(const Plan& plan, int64_t room) {
   return options;
 }
 
+int64_t room_of(const FitInput& input, const Plan& plan) {
+  const int64_t own = room_for_step(plan, standing_beside(input, plan));
+  const int64_t least = input.least_room_bytes;
+  return own == 0 || (least > 0 && least < own) ? least : own;
+}
+
 // Of ranks in threads: one after the other makes the whole model and keeps its stage, while the
 // first one's whole model is there, too. The last one has all others' stages beside it.
 int64_t start_of_threads(const std::vector<StagePrediction>& stages, int64_t replicas) {
@@ -53,7 +59,7 @@ size_t TriedCut::largest() const {
 StageSearch::StageSearch(const FitInput& input, const RunConfig& config, const Plan& plan,
                          const ModelBlocks& blocks)
     : plan_(plan),
-      room_(room_for_step(plan, standing_beside(input, plan))),
+      room_(room_of(input, plan)),
       least_(least_bytes(blocks, plan)),
       options_(options_of(plan, room_)),
       predictor_(

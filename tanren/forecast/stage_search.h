@@ -30,7 +30,7 @@ class StageSearch {
   StageSearch(const FitInput& input, const RunConfig& config, const Plan& plan,
               const ModelBlocks& blocks);
 
-  // Bytes that the limit leaves for a rank; 0: no limit.
+  // Bytes that the limit leaves for a rank, with processes the least limit of all; 0: no limit.
   int64_t room() const { return room_; }
   TriedCut tried(const PipelineCut& cut);
   // The cut whose slowest stage has the fewest multiply-adds, of those that fit. No value: none of

@@ -354,6 +354,29 @@ TEST_F(StageFit, refuses_what_no_cut_fits_with_changes_that_do) {
   EXPECT_EQ(refusal(0, changed), "accepted") << changed.memory.limit;
 }
 
+// Processes with another limit each: all fit to the least.
+TEST_F(StageFit, cuts_alike_on_ranks_with_another_limit) {
+  const Fitted free = fit_in(0, config_);
+  RunConfig small = config_;
+  small.memory.limit = std::to_string(just_below(largest(free)));
+  const FitInput one = input(config_);
+  FitInput other = input(small);
+  const Fitted alone = fit_memory(other);
+  EXPECT_NE(alone.plan.parallel.cut_at, free.plan.parallel.cut_at);
+  FitInput told = one;
+  told.least_room_bytes = other.least_room_bytes = room_for_step(alone.plan, 0);
+  const Fitted fitted = fit_memory(told);
+  EXPECT_EQ(fitted.plan.parallel.cut_at, alone.plan.parallel.cut_at);
+  EXPECT_EQ(fit_memory(other).plan.parallel.cut_at, alone.plan.parallel.cut_at);
+  EXPECT_EQ(fitted.plan.memory.limit_bytes, free.plan.memory.limit_bytes) << "it keeps its own";
+  EXPECT_THAT(line(fitted.plan, "predicted_peak"),
+              HasSubstr("; the least memory_limit of all ranks leaves a stage "));
+  told.least_room_bytes = 1 << 20;
+  EXPECT_THAT([&] { fit_memory(told); },
+              ::testing::ThrowsMessage<ConfigError>(
+                  HasSubstr("[plan] the least memory.limit of all ranks leaves a stage 1.0 MiB")));
+}
+
 TEST_F(StageFit, divides_the_limit_among_stages_in_threads) {
   const int64_t limit = just_below(largest(fit_in(0, config_))) + (1 << 20);
   EXPECT_EQ(refusal(limit, config_), "accepted");
