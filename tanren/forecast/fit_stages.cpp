@@ -46,20 +46,21 @@ std::string advice_of(const FitInput& input, const RunConfig& config, const Plan
   }
 }
 
-// As many replicas in more stages, each in a rank of its own. Ranks that share a machine or a
-// device share its memory: there are more of them.
-Plan in_more_stages(Plan plan, int64_t stages, bool is_limit_of_machine) {
+// What a run with parallel.pipeline = `stages` gets. Threads are those that the config then has; of
+// processes there must be more, for as many replicas.
+Plan in_more_stages(const FitInput& input, RunConfig config, Plan plan, int64_t stages) {
   ParallelPlan& parallel = plan.parallel;
+  if (config.parallel.ranks == "threads") {
+    config.parallel.pipeline = stages;
+    return input.plan(config);
+  }
   const int64_t before = parallel.pipeline;
   parallel.world_size = parallel.world_size / before * stages;
   parallel.pipeline = stages;
-  if (is_limit_of_machine) plan.memory.limit_bytes = plan.memory.limit_bytes * before / stages;
-  if (parallel.devices.empty()) return plan;
-  const std::vector<int64_t> devices = parallel.devices;
-  parallel.devices.clear();
-  for (int64_t rank = 0; rank < parallel.world_size; ++rank) {
-    parallel.devices.push_back(devices[static_cast<size_t>(rank % std::ssize(devices))]);
-  }
+  // "auto" and "80%" are of the machine, whose processes share it.
+  const auto amount = parse_memory(config.memory.limit);
+  const bool is_of_machine = plan.device.device == "cpu" && !(amount && amount->bytes > 0);
+  if (is_of_machine) plan.memory.limit_bytes = plan.memory.limit_bytes * before / stages;
   return plan;
 }
 
@@ -72,12 +73,8 @@ std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& pla
   config.parallel.cut_at = {};
   if (is_asked) changes.push_back(advice_of(input, config, plan, "parallel.cut_at = []"));
   const int64_t most = std::min<int64_t>(std::ssize(input.blocks->blocks), 32);
-  // "auto" and "80%" are shared by the processes of a machine.
-  const auto amount = parse_memory(config.memory.limit);
-  const bool is_limit_of_machine =
-      plan.parallel.thread_ranks() == 1 && !(amount && amount->bytes > 0);
   for (int64_t stages = 2 * plan.parallel.pipeline; stages <= most; stages *= 2) {
-    const Plan more = in_more_stages(plan, stages, is_limit_of_machine);
+    const Plan more = in_more_stages(input, config, plan, stages);
     changes.push_back(advice_of(input, config, more,
                                 fmt::format("parallel.pipeline = {}{} on {} ranks", stages, open,
                                             more.parallel.world_size)));

@@ -4,6 +4,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/with_parts.h"
 #include "tanren/dry/trace_scope.h"
 #include "tanren/forecast/dry_step.h"
@@ -225,7 +226,7 @@ TEST(StageMemory, is_that_of_the_longest_of_the_first_samples) {
   }
 }
 
-// Plans in stages on a machine with enough memory for any limit.
+// Plans in stages, on a machine with enough memory for any limit.
 class StageFit : public ::testing::Test {
  protected:
   StageFit() : config_(gpt_config("fp32", 4)) {
@@ -235,6 +236,12 @@ class StageFit : public ::testing::Test {
     config_.parallel.pipeline = 2;
     config_.asked = {"batch.microbatch", "memory.recompute"};
     data_ = open_dataset(config_.data.train, "data.train");
+    machine_.memory_bytes = kMachineBytes;
+  }
+  void on_devices(size_t count, int64_t bytes) {
+    config_.run.device = "cuda";
+    machine_.accelerators.kind = "cuda";
+    machine_.accelerators.bytes.assign(count, bytes);
   }
   FitInput input(const RunConfig& config) const {
     const auto make_task = [this](const RunConfig& other) {
@@ -246,17 +253,15 @@ class StageFit : public ::testing::Test {
     profile_objectives(task, facts);
     facts.train_samples = data_->size();
     facts.metrics = task.metrics;
-    Machine machine;
-    machine.memory_bytes = int64_t{16} << 30;
     RunConfig alone = config;
     alone.parallel = ParallelOptions();
     if (config.parallel.pipeline > 1) {
       facts.blocks = block_profile(
-          make_plan(alone, machine, facts), [&] { return make_task(config); },
+          make_plan(alone, machine_, facts), [&] { return make_task(config); },
           collated(*data_, {0, 1}).batch);
     }
     return {.config = config,
-            .plan = [machine,
+            .plan = [machine = machine_,
                      facts](const RunConfig& other) { return make_plan(other, machine, facts); },
             .make_task = make_task,
             .dataset = data_.get(),
@@ -287,10 +292,22 @@ class StageFit : public ::testing::Test {
     for (const auto& stage : fitted.stages) most = std::max(most, stage.step.peak_bytes);
     return most;
   }
+  // Expects an error to advise more stages, in so many ranks; returns how many.
+  static int64_t advised_stages(const std::string& error) {
+    const std::string clause = "; parallel.pipeline = ";
+    const size_t found = error.find(clause);
+    if (found == std::string::npos) return 0;
+    const int64_t stages = std::stoll(error.substr(found + clause.size()));
+    EXPECT_THAT(error, HasSubstr(fmt::format("{}{} on {} ranks", clause, stages, stages)));
+    return stages;
+  }
   // The limit that leaves a peak no room by a byte.
   static int64_t just_below(int64_t peak) { return (taken(peak) - 1) / 15 * 16; }
 
+  static constexpr int64_t kMachineBytes = int64_t{16} << 30;
+
   RunConfig config_;
+  Machine machine_;
   std::unique_ptr<Dataset> data_;
 };
 
@@ -344,14 +361,48 @@ TEST_F(StageFit, refuses_what_no_cut_fits_with_changes_that_do) {
   changed = config_;
   changed.memory.recompute = {"*"};
   EXPECT_EQ(refusal(limit, changed), "accepted");
-  EXPECT_THAT(error, HasSubstr("; parallel.pipeline = 8 on 8 ranks needs at most "));
+  EXPECT_EQ(advised_stages(error), 8);
   changed = config_;
   changed.parallel.pipeline = 8;
   EXPECT_EQ(refusal(limit, changed), "accepted");
+  // The same limit as a share of the machine's memory: eight processes have a quarter of it each.
+  changed = config_;
+  changed.memory.limit = to_text(2.0 * static_cast<double>(limit) / kMachineBytes);
+  const std::string shared = refusal(0, changed);
+  EXPECT_THAT(shared, HasSubstr(" leaves a stage "));
+  EXPECT_EQ(advised_stages(shared), 0) << shared;
   changed = config_;
   const size_t mebibytes = error.find("memory.limit = \"") + 16;
   changed.memory.limit = error.substr(mebibytes, error.find('"', mebibytes) - mebibytes);
   EXPECT_EQ(refusal(0, changed), "accepted") << changed.memory.limit;
+}
+
+// What a device's own operators take may be less than the prediction, which is of the CPU's.
+TEST_F(StageFit, refuses_what_a_device_does_not_have_only_by_a_limit_that_was_asked_for) {
+  on_devices(2, kMachineBytes);
+  const int64_t small = largest(fit_in(0, config_)) / 2;
+  on_devices(2, small);
+  const Fitted fitted = fit_in(0, config_);
+  EXPECT_EQ(fitted.stages.size(), 2u);
+  ASSERT_EQ(fitted.remarks.size(), 1u);
+  EXPECT_THAT(fitted.remarks[0], HasSubstr("of 2 (transformer."));
+  EXPECT_THAT(fitted.remarks[0], HasSubstr(" may not fit the device: "));
+  const std::string error = refusal(small, config_);
+  EXPECT_THAT(error, HasSubstr("[plan] memory.limit " + size_text(small) + " leaves a stage "));
+  EXPECT_THAT(error, HasSubstr("; the device has less; memory.limit = \"none\" tries it"));
+}
+
+// Eight stages take eight of the devices, two only two.
+TEST_F(StageFit, in_threads_on_devices_is_told_the_stages_that_fit_them) {
+  on_devices(8, kMachineBytes);
+  config_.parallel.ranks = "threads";
+  config_.parallel.replicas = 1;
+  const int64_t limit = just_below(largest(fit_in(0, config_)) * 2 / 3);
+  const std::string error = refusal(limit, config_);
+  const int64_t stages = advised_stages(error);
+  ASSERT_GT(stages, 2) << error;
+  config_.parallel.pipeline = stages;
+  EXPECT_EQ(refusal(limit, config_), "accepted");
 }
 
 // Processes with another limit each: all fit to the least.
@@ -412,13 +463,16 @@ TEST_F(StageFit, of_a_run_that_one_rank_cannot_hold_is_told_and_holds) {
   while (refusal(limit, whole) == "accepted") limit -= limit / 16;
   const std::string error = refusal(limit, whole);
   EXPECT_THAT(error, HasSubstr("; parallel.pipeline = 2"));
-  EXPECT_THAT(error, HasSubstr("on as many ranks with this limit each needs at most "));
+  EXPECT_THAT(error, HasSubstr(" on 2 ranks with " + size_text(limit) + " each needs at most "));
   RunConfig staged = whole;
   staged.parallel.pipeline = 2;
   if (error.find("parallel.pipeline = 2 with memory.recompute = [\"*\"]") != std::string::npos) {
     staged.memory.recompute = {"*"};
   }
   EXPECT_EQ(refusal(limit, staged), "accepted");
+  // Two and four stages do not divide three ranks.
+  machine_.world_size = machine_.local_ranks = 3;
+  EXPECT_THAT(refusal(limit, whole), HasSubstr("; parallel.pipeline = 3"));
 }
 
 }  // namespace
