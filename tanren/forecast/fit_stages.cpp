@@ -35,9 +35,9 @@ int64_t largest_need(const TriedCut& tried) { return tried.needs[tried.largest()
 // "parallel.pipeline = 4 needs at most 1.2 GiB in each stage", if the fastest cut of such a plan
 // fits; else empty.
 std::string advice_of(const FitInput& input, const RunConfig& config, const Plan& plan,
-                      const std::string& what) {
+                      const std::string& what, CutBudget& budget) {
   try {
-    StageSearch search(input, config, plan, *input.blocks);
+    StageSearch search(input, config, plan, *input.blocks, budget);
     const auto found = search.fastest();
     if (!found) return "";
     return fmt::format("{} needs at most {} in each stage", what, size_text(largest_need(*found)));
@@ -67,30 +67,34 @@ Plan in_more_stages(const FitInput& input, RunConfig config, Plan plan, int64_t 
 // What would fit: each tried by dry runs, with a cut that is left open.
 std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& plan) {
   std::vector<std::string> changes;
+  CutBudget budget;
   RunConfig config = input.config;
   const bool is_asked = !config.parallel.cut_at.empty();
   const std::string open = is_asked ? " with parallel.cut_at = []" : "";
   config.parallel.cut_at = {};
-  if (is_asked) changes.push_back(advice_of(input, config, plan, "parallel.cut_at = []"));
+  if (is_asked) changes.push_back(advice_of(input, config, plan, "parallel.cut_at = []", budget));
   const int64_t most = std::min<int64_t>(std::ssize(input.blocks->blocks), 32);
   for (int64_t stages = 2 * plan.parallel.pipeline; stages <= most; stages *= 2) {
     const Plan more = in_more_stages(input, config, plan, stages);
     changes.push_back(advice_of(input, config, more,
                                 fmt::format("parallel.pipeline = {}{} on {} ranks", stages, open,
-                                            more.parallel.world_size)));
+                                            more.parallel.world_size),
+                                budget));
     if (!changes.back().empty()) break;
   }
   if (plan.memory.recompute.empty()) {
     Plan recomputed = plan;
     recomputed.memory.recompute = {"*"};
-    changes.push_back(advice_of(input, config, recomputed, "memory.recompute = [\"*\"]" + open));
+    changes.push_back(
+        advice_of(input, config, recomputed, "memory.recompute = [\"*\"]" + open, budget));
   }
   for (int64_t size = plan.batch.microbatch / 2; size >= 1; size /= 2) {
     config.batch.microbatch = size;
     changes.push_back(advice_of(
         input, config, input.plan(config),
         fmt::format("batch.microbatch = {}{}{}", size, open,
-                    input.couples_samples ? " (batch norm then sees fewer samples at once)" : "")));
+                    input.couples_samples ? " (batch norm then sees fewer samples at once)" : ""),
+        budget));
     if (!changes.back().empty()) break;
   }
   std::erase(changes, "");
@@ -194,7 +198,8 @@ Fitted fit_stages(const FitInput& input) {
   }
   try {
     const Plan asked = plan;
-    StageSearch search(input, input.config, asked, *input.blocks);
+    CutBudget budget;
+    StageSearch search(input, input.config, asked, *input.blocks, budget);
     const bool is_open = input.config.parallel.cut_at.empty();
     TriedCut tried = search.tried(cut_named(*input.blocks, asked.parallel.cut_at));
     if (!tried.fits && is_open) {

@@ -28,12 +28,12 @@ ModelBlocks blocks_of_least(const FitInput& input, const Tried& least) {
 // "parallel.pipeline = 2 … on 4 ranks with 1.2 GiB each needs at most 1.1 GiB in each", if the
 // fastest cut into so many stages fits; else empty.
 std::string advice_in(const FitInput& input, RunConfig config, int64_t stages, bool recomputes,
-                      const ModelBlocks& blocks) {
+                      const ModelBlocks& blocks, CutBudget& budget) {
   config.parallel.pipeline = stages;
   if (recomputes) config.memory.recompute = {"*"};
   try {
     const Plan plan = input.plan(config);
-    StageSearch search(input, config, plan, blocks);
+    StageSearch search(input, config, plan, blocks, budget);
     const auto found = search.fastest();
     if (!found) return "";
     return fmt::format("parallel.pipeline = {}{} on {} ranks with {} each needs at most {} in each",
@@ -55,10 +55,12 @@ std::string fitting_stages(const FitInput& input, const Tried& least) {
   if (ranks > 1 && ranks < 8) numbers.insert(ranks);
   try {
     const ModelBlocks blocks = blocks_of_least(input, least);
+    CutBudget budget;
     for (const int64_t stages : numbers) {
       for (const bool recomputes : {false, true}) {
         if (recomputes && input.config.asked.count("memory.recompute") > 0) break;
-        const std::string advice = advice_in(input, input.config, stages, recomputes, blocks);
+        const std::string advice =
+            advice_in(input, input.config, stages, recomputes, blocks, budget);
         if (!advice.empty()) return advice;
       }
     }

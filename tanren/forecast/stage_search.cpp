@@ -9,11 +9,8 @@ namespace tanren {
 
 namespace {
 
-// Cuts that fastest() tries; each rules out others.
-constexpr int kMostCuts = 64;
-
 // The profile is of a run that recomputes nothing and shards nothing. Patterns of blocks inside of
-// these may match, too.
+// these may match, too. The estimate of bytes orders the cuts; what fits is found by dry runs.
 ModelBlocks least_bytes(ModelBlocks blocks, const Plan& plan) {
   const bool keeps_little = !plan.memory.recompute.empty() || !plan.memory.offload.empty();
   for (BlockCost& block : blocks.blocks) {
@@ -57,8 +54,9 @@ size_t TriedCut::largest() const {
 }
 
 StageSearch::StageSearch(const FitInput& input, const RunConfig& config, const Plan& plan,
-                         const ModelBlocks& blocks)
+                         const ModelBlocks& blocks, CutBudget& budget)
     : plan_(plan),
+      budget_(budget),
       room_(room_of(input, plan)),
       least_(least_bytes(blocks, plan)),
       options_(options_of(plan, room_)),
@@ -94,8 +92,13 @@ std::optional<TriedCut> StageSearch::offered(const PipelineCut& cut) {
 
 std::optional<TriedCut> StageSearch::fastest() {
   CutOptions options = options_;
-  for (int i = 0; i < kMostCuts; ++i) {
-    const auto cut = cut_balanced(least_, options);
+  for (; budget_.cuts > 0; --budget_.cuts) {
+    auto cut = cut_balanced(least_, options);
+    // Bytes that do not grow with the samples count for each of them there, so that more may fit.
+    if (!cut && options.limit_bytes > 0) {
+      options.limit_bytes = 0;
+      cut = cut_balanced(least_, options);
+    }
     if (!cut) return std::nullopt;
     auto result = offered(*cut);
     if (!result) return std::nullopt;

@@ -245,7 +245,7 @@ class StageFit : public ::testing::Test {
   }
   FitInput input(const RunConfig& config) const {
     const auto make_task = [this](const RunConfig& other) {
-      return build_task(other, ModelRegistry(), *data_);
+      return own_task_ ? own_task_() : build_task(other, ModelRegistry(), *data_);
     };
     const Task task = make_task(config);
     ModelProfile facts;
@@ -309,6 +309,7 @@ class StageFit : public ::testing::Test {
   RunConfig config_;
   Machine machine_;
   std::unique_ptr<Dataset> data_;
+  std::function<Task()> own_task_;  // empty: the config's model
 };
 
 TEST_F(StageFit, tells_the_peak_of_each_stage) {
@@ -345,6 +346,51 @@ TEST_F(StageFit, cuts_elsewhere_where_the_fastest_cut_does_not_fit) {
   EXPECT_THAT(error, HasSubstr(", and stage 1 of 2 ("));
   EXPECT_THAT(error, HasSubstr(" more; a limit for this cut: memory.limit = \""));
   EXPECT_THAT(error, HasSubstr("; parallel.cut_at = [] needs at most "));
+}
+
+// Four blocks of equal work, each of which keeps eight tensors of its weight's size, for any number
+// of samples. The profile of two samples takes them for bytes of the samples.
+struct WeightKeeper : torch::nn::Module {
+  static constexpr int64_t kWidth = 256;
+
+  WeightKeeper() {
+    for (const char* name : {"a", "b", "c", "d"}) {
+      weights.push_back(register_parameter(name, at::full({kWidth, kWidth}, 0.01)));
+    }
+  }
+  at::Tensor forward(at::Tensor x) const {
+    for (size_t i = 0; i < weights.size(); ++i) {
+      x = run_block(std::string(1, static_cast<char>('a' + i)), [&] {
+        at::Tensor weight = weights[i];
+        for (int times = 0; times < 8; ++times) weight = weight.tanh();
+        return at::linear(x, weight);
+      });
+    }
+    return x;
+  }
+
+  std::vector<at::Tensor> weights;
+};
+
+TEST_F(StageFit, finds_a_cut_that_needs_less_than_the_estimate_of_its_blocks) {
+  RunConfig config = block_config("mlp", "fp32");
+  config.run.device = "cpu";
+  config.data.train.fields[0] = "inputs: float[256] in [-1, 1]";
+  config.optimizer.kind = "sgd";
+  config.optimizer.momentum = 0;
+  config.batch = config_.batch;
+  config.memory = config_.memory;
+  config.parallel = config_.parallel;
+  config.asked = config_.asked;
+  data_ = open_dataset(config.data.train, "data.train");
+  own_task_ = [] {
+    return supervised(std::make_shared<WeightKeeper>(), {}, {.outputs = WeightKeeper::kWidth});
+  };
+  const Fitted free = fit_in(0, config);
+  EXPECT_EQ(free.plan.parallel.cut_at, std::vector<std::string>{"c"});
+  const Fitted fitted = fit_in(just_below(largest(free)), config);
+  EXPECT_EQ(fitted.plan.parallel.cut_at, std::vector<std::string>{"b"});
+  EXPECT_THAT(line(fitted.plan, "cut_at"), HasSubstr("of those cuts that fit memory_limit"));
 }
 
 TEST_F(StageFit, refuses_what_no_cut_fits_with_changes_that_do) {
