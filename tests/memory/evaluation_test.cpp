@@ -198,7 +198,9 @@ TEST_F(EvaluationMemory, any_of_its_allocations_may_fail_once) {
   const ScoresRun run(scores_config("gpt2", 100));
   const auto expected = run.evaluated();
   int64_t failed = 0;
-  for (int64_t index = 0;; index += allocation_stride(29)) {
+  const int64_t stride = allocation_stride(29);
+  for (int64_t index = first_allocation(stride);; index += stride) {
+    SCOPED_TRACE("allocation " + std::to_string(index));
     fail_cpu_allocation(index);
     const auto got = run.evaluated();
     if (cpu_allocations_until_failure() >= 0) break;
