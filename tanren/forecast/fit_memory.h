@@ -62,8 +62,8 @@ struct Fitted {
 // ConfigError with the breakdown, the smallest limit that works and other changes that would help.
 Fitted fit_memory(const FitInput& input);
 
-// The predicted peak of a step in the memory of rank 0 of this process: of all its ranks there. No
-// value: nothing was predicted.
+// The predicted peak of a step in the memory of rank 0 of this process: of all its ranks there; of
+// stages on the CPU also before the first step. No value: nothing was predicted.
 std::optional<int64_t> predicted_peak(const Fitted& fitted);
 
 }  // namespace tanren

@@ -38,16 +38,14 @@ int64_t room_of(const FitInput& input, const Plan& plan) {
   return own == 0 || (least > 0 && least < own) ? least : own;
 }
 
-// Of ranks in threads: one after the other makes the whole model and keeps its stage, while the
-// first one's whole model is there, too. The last one has all others' stages beside it.
+}  // namespace
+
 int64_t start_of_threads(const std::vector<StagePrediction>& stages, int64_t replicas) {
   int64_t others = 0;  // all but the first and the last
   for (const StagePrediction& stage : stages) others += replicas * stage.step.before_bytes;
   others -= stages.front().step.before_bytes + stages.back().step.before_bytes;
   return stages.front().whole_bytes + others + stages.back().start_bytes;
 }
-
-}  // namespace
 
 size_t TriedCut::largest() const {
   return static_cast<size_t>(std::max_element(needs.begin(), needs.end()) - needs.begin());

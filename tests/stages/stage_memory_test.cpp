@@ -516,6 +516,10 @@ TEST_F(StageFit, refuses_a_model_that_its_ranks_cannot_make) {
   const Fitted fitted = fit_in(0, config_);
   const int64_t whole = fitted.stages[0].whole_bytes;
   EXPECT_GT(whole, largest(fitted));
+  EXPECT_GE(predicted_peak(fitted), whole);
+  RunConfig threads = config_;
+  threads.parallel.ranks = "threads";
+  EXPECT_GT(predicted_peak(fit_in(0, threads)), 2 * whole) << "the first rank's and the last's";
   EXPECT_THAT(refusal(just_below(whole), config_),
               HasSubstr("to make the whole model, before it drops what other stages hold"));
 }
