@@ -76,10 +76,10 @@ std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& pla
   const int64_t most = std::min<int64_t>(std::ssize(input.blocks->blocks), 32);
   for (int64_t stages = 2 * plan.parallel.pipeline; stages <= most; stages *= 2) {
     const Plan more = in_more_stages(input, config, plan, stages);
-    changes.push_back(advice_of(input, config, more,
-                                fmt::format("parallel.pipeline = {}{} on {} ranks", stages, open,
-                                            more.parallel.world_size),
-                                budget));
+    changes.push_back(advice_of(
+        input, config, more,
+        fmt::format("parallel.pipeline = {}{} on {} ranks", stages, open, more.parallel.world_size),
+        budget));
     if (!changes.back().empty()) break;
   }
   if (plan.memory.recompute.empty()) {
@@ -161,11 +161,11 @@ void tell_peaks(const FitInput& input, const TriedCut& tried, int64_t room, Plan
       largest - tried.stages.begin() + 1, tried.stages.size(), largest->step.how,
       size_text(largest->whole_bytes));
   if (room > 0) {
-    reason += fmt::format("; {} leaves {}",
-                          is_of_another_rank(input, plan, room)
-                              ? "the least memory_limit of all ranks"
-                              : "memory_limit",
-                          room_text(input, plan, room));
+    reason +=
+        fmt::format("; {} leaves {}",
+                    is_of_another_rank(input, plan, room) ? "the least memory_limit of all ranks"
+                                                          : "memory_limit",
+                    room_text(input, plan, room));
   }
   plan.lines.push_back(
       {"predicted_peak", size_text(largest->step.peak_bytes), Source::planned, reason});

@@ -315,8 +315,7 @@ TEST(Average, of_one_objective_in_an_older_step_folder_leaves_the_other_raw_in_a
   });
   const TemporaryFolder folder;
   const auto loss = [&](const std::string& name) {
-    const auto step =
-        write_checkpoint(folder.path() / name / "checkpoints", 3, snapshot, 1, {});
+    const auto step = write_checkpoint(folder.path() / name / "checkpoints", 3, snapshot, 1, {});
     return evaluate_checkpoint(config, step, Registry(models), nullptr).report.values.at(0).second;
   };
   const double expected = loss("named");

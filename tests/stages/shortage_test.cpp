@@ -37,9 +37,7 @@ struct Injection {
 
   static constexpr int64_t kFrom = (kUpdate - 1) * kMicrobatches;
 
-  bool is_here() const {
-    return stage == (std::this_thread::get_id() == first_stage ? 0 : 1);
-  }
+  bool is_here() const { return stage == (std::this_thread::get_id() == first_stage ? 0 : 1); }
   void begin_forward() {
     if (!is_here()) return;
     if (forwards == kFrom) fail_cpu_allocation(index);
