@@ -13,8 +13,8 @@
 namespace tanren {
 
 // The most before the first step of all ranks in threads. One after the other makes the whole model
-// and keeps its stage, while the first one's whole model is there, too. The last one has all others'
-// stages beside it.
+// and keeps its stage, while the first one's whole model is there, too. The last one has the stages
+// of all others beside it.
 int64_t start_of_threads(const std::vector<StagePrediction>& stages, int64_t replicas);
 
 struct TriedCut {

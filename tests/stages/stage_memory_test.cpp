@@ -60,7 +60,7 @@ void over_connections(int stages, int replicas, const std::function<void(const R
   });
 }
 
-// What the first replica of each stage holds in an update of the run, and the most before the first.
+// What the first replica of each stage holds in an update of the run, and the most before any.
 struct Metered {
   MemoryPrediction step;
   int64_t start_bytes = 0;

@@ -1,6 +1,6 @@
-// Which allocations the tests of shortages let fail: every `stride`-th from another first one in each
-// run, or all of them if TANREN_ALL_ALLOCATIONS is set, as by scripts/soak. A run is repeated with
-// TANREN_FIRST_ALLOCATION set to an allocation that failed it.
+// Which allocations the tests of shortages let fail: every `stride`-th from another first one in
+// each run, or all of them if TANREN_ALL_ALLOCATIONS is set, as by scripts/soak.
+// TANREN_FIRST_ALLOCATION, set to an allocation that a run failed at, repeats that run.
 #pragma once
 
 #include <cstdint>
