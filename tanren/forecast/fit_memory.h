@@ -22,7 +22,7 @@ struct FitInput {
   bool couples_samples = false;                     // batch norm
   bool has_evaluation = false;
   std::optional<ModelBlocks> blocks = {};  // of the config's model; needed with parallel.pipeline
-  // With parallel.pipeline in processes: the least of what the limits of all ranks leave a stage, so
+  // With parallel.pipeline in processes: the least that the limits of all ranks leave a stage, so
   // that all cut alike. 0: no other rank has a limit.
   int64_t least_room_bytes = 0;
 };

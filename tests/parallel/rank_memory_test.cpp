@@ -1,5 +1,5 @@
-// Lets allocations in the microsteps of one of two ranks fail in turn. That rank recovers alone while
-// the other only waits; weights and number of collectives stay the same.
+// Lets allocations in the microsteps of one of two ranks fail in turn. That rank recovers alone
+// while the other only waits; weights and number of collectives stay the same.
 #include "tests/support/allocations.h"
 #include "tests/support/rank_injection.h"
 #include "tests/support/token_data.h"
