@@ -11,7 +11,8 @@
 // them, are there in every stage; a buffer or field that a block writes to counts from then on as
 // made in that block. Reads are those of libtorch's operators and of kernels under an
 // OperatorRecord; code that asks a tensor for its shape alone is not seen. Writes are those that an
-// operator's schema declares, which leaves out the running statistics of a norm.
+// operator's schema declares, which leaves out the running statistics of a norm; blocks that share
+// one of these, or another buffer that the forward changes, stay in one stage.
 #pragma once
 
 #include "tanren/base/task.h"

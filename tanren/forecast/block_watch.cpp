@@ -27,6 +27,22 @@ int64_t version_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.
 
 int64_t rounded_up(int64_t bytes, int64_t samples) { return (bytes + samples - 1) / samples; }
 
+// Each of several stages would change its own.
+void keep_together(size_t buffer, ModelBlocks& model) {
+  std::vector<BlockCost>& blocks = model.blocks;
+  const auto reads = [&](const BlockCost& block) {
+    return std::find(block.buffers.begin(), block.buffers.end(), buffer) != block.buffers.end();
+  };
+  const auto first = std::find_if(blocks.begin(), blocks.end(), reads);
+  if (first == blocks.end()) return;
+  const auto last = std::find_if(blocks.rbegin(), blocks.rend(), reads).base() - 1;
+  for (auto block = first; block != last; ++block) {
+    if (!block->obstacle.empty()) continue;
+    block->obstacle = fmt::format("blocks '{}' and '{}' share the buffer {}, which they change",
+                                  first->name, last->name, model.buffers[buffer]);
+  }
+}
+
 // A profiler's scope of a user looks like a block, but has another name than the block it is in.
 bool is_block(const at::RecordFunction& call) {
   return call.scope() == at::RecordScope::USER_SCOPE &&
@@ -296,6 +312,7 @@ ModelBlocks BlockWatch::finish(int64_t samples) {
     forward = passage.forward;
     backward = passage.backward;
   }
+  for (const size_t buffer : model.buffers_written) keep_together(buffer, model);
   return model;
 }
 

@@ -9,6 +9,7 @@
 #include "tanren/forecast/fit_stages.h"
 #include "tanren/forecast/fitting_stages.h"
 #include "tanren/forecast/smaller_models.h"
+#include "tanren/forecast/stage_search.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/plan/useful_threads.h"
 #include "tanren/train/step_error.h"
@@ -358,11 +359,12 @@ std::optional<int64_t> predicted_peak(const Fitted& fitted) {
       sum += fitted.prediction->peak_bytes;
       continue;
     }
-    const auto& stage = fitted.stages[static_cast<size_t>(rank / parallel.data_size())];
-    const bool is_alone = parallel.thread_ranks() == 1 && fitted.plan.device.device == "cpu";
-    sum += is_alone ? std::max(stage.step.peak_bytes, stage.start_bytes) : stage.step.peak_bytes;
+    sum += fitted.stages[static_cast<size_t>(rank / parallel.data_size())].step.peak_bytes;
   }
-  return sum;
+  if (fitted.stages.empty() || fitted.plan.device.device != "cpu") return sum;
+  const bool is_alone = parallel.thread_ranks() == 1;
+  return std::max(sum, is_alone ? fitted.stages.front().start_bytes
+                                : start_of_threads(fitted.stages, parallel.data_size()));
 }
 
 }  // namespace tanren

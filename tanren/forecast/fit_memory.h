@@ -22,6 +22,9 @@ struct FitInput {
   bool couples_samples = false;                     // batch norm
   bool has_evaluation = false;
   std::optional<ModelBlocks> blocks = {};  // of the config's model; needed with parallel.pipeline
+  // With parallel.pipeline in processes: the least that the limits of all ranks leave a stage, so
+  // that all cut alike. 0: no other rank has a limit.
+  int64_t least_room_bytes = 0;
 };
 
 // "weights 1.3 GB, gradients 1.3 GB, …", the largest first.
@@ -59,8 +62,8 @@ struct Fitted {
 // ConfigError with the breakdown, the smallest limit that works and other changes that would help.
 Fitted fit_memory(const FitInput& input);
 
-// The predicted peak of a step in the memory of rank 0 of this process: of all its ranks there. No
-// value: nothing was predicted.
+// The predicted peak of a step in the memory of rank 0 of this process: of all its ranks there; of
+// stages on the CPU also before the first step. No value: nothing was predicted.
 std::optional<int64_t> predicted_peak(const Fitted& fitted);
 
 }  // namespace tanren

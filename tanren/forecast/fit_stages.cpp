@@ -35,9 +35,9 @@ int64_t largest_need(const TriedCut& tried) { return tried.needs[tried.largest()
 // "parallel.pipeline = 4 needs at most 1.2 GiB in each stage", if the fastest cut of such a plan
 // fits; else empty.
 std::string advice_of(const FitInput& input, const RunConfig& config, const Plan& plan,
-                      const std::string& what) {
+                      const std::string& what, CutBudget& budget) {
   try {
-    StageSearch search(input, config, plan, *input.blocks);
+    StageSearch search(input, config, plan, *input.blocks, budget);
     const auto found = search.fastest();
     if (!found) return "";
     return fmt::format("{} needs at most {} in each stage", what, size_text(largest_need(*found)));
@@ -46,58 +46,70 @@ std::string advice_of(const FitInput& input, const RunConfig& config, const Plan
   }
 }
 
-// As many replicas in more stages, each in a rank of its own. Ranks that share a machine or a
-// device share its memory: there are more of them.
-Plan in_more_stages(Plan plan, int64_t stages, bool is_limit_of_machine) {
+// What a run with parallel.pipeline = `stages` gets. Threads are those that the config then has; of
+// processes there must be more, for as many replicas.
+Plan in_more_stages(const FitInput& input, RunConfig config, Plan plan, int64_t stages) {
   ParallelPlan& parallel = plan.parallel;
+  if (config.parallel.ranks == "threads") {
+    config.parallel.pipeline = stages;
+    return input.plan(config);
+  }
   const int64_t before = parallel.pipeline;
   parallel.world_size = parallel.world_size / before * stages;
   parallel.pipeline = stages;
-  if (is_limit_of_machine) plan.memory.limit_bytes = plan.memory.limit_bytes * before / stages;
-  if (parallel.devices.empty()) return plan;
-  const std::vector<int64_t> devices = parallel.devices;
-  parallel.devices.clear();
-  for (int64_t rank = 0; rank < parallel.world_size; ++rank) {
-    parallel.devices.push_back(devices[static_cast<size_t>(rank % std::ssize(devices))]);
-  }
+  // "auto" and "80%" are of the machine, whose processes share it.
+  const auto amount = parse_memory(config.memory.limit);
+  const bool is_of_machine = plan.device.device == "cpu" && !(amount && amount->bytes > 0);
+  if (is_of_machine) plan.memory.limit_bytes = plan.memory.limit_bytes * before / stages;
   return plan;
 }
 
 // What would fit: each tried by dry runs, with a cut that is left open.
 std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& plan) {
   std::vector<std::string> changes;
+  CutBudget budget;
   RunConfig config = input.config;
   const bool is_asked = !config.parallel.cut_at.empty();
   const std::string open = is_asked ? " with parallel.cut_at = []" : "";
   config.parallel.cut_at = {};
-  if (is_asked) changes.push_back(advice_of(input, config, plan, "parallel.cut_at = []"));
+  if (is_asked) changes.push_back(advice_of(input, config, plan, "parallel.cut_at = []", budget));
   const int64_t most = std::min<int64_t>(std::ssize(input.blocks->blocks), 32);
-  // "auto" and "80%" are shared by the processes of a machine.
-  const auto amount = parse_memory(config.memory.limit);
-  const bool is_limit_of_machine =
-      plan.parallel.thread_ranks() == 1 && !(amount && amount->bytes > 0);
   for (int64_t stages = 2 * plan.parallel.pipeline; stages <= most; stages *= 2) {
-    const Plan more = in_more_stages(plan, stages, is_limit_of_machine);
-    changes.push_back(advice_of(input, config, more,
-                                fmt::format("parallel.pipeline = {}{} on {} ranks", stages, open,
-                                            more.parallel.world_size)));
+    const Plan more = in_more_stages(input, config, plan, stages);
+    changes.push_back(advice_of(
+        input, config, more,
+        fmt::format("parallel.pipeline = {}{} on {} ranks", stages, open, more.parallel.world_size),
+        budget));
     if (!changes.back().empty()) break;
   }
   if (plan.memory.recompute.empty()) {
     Plan recomputed = plan;
     recomputed.memory.recompute = {"*"};
-    changes.push_back(advice_of(input, config, recomputed, "memory.recompute = [\"*\"]" + open));
+    changes.push_back(
+        advice_of(input, config, recomputed, "memory.recompute = [\"*\"]" + open, budget));
   }
   for (int64_t size = plan.batch.microbatch / 2; size >= 1; size /= 2) {
     config.batch.microbatch = size;
     changes.push_back(advice_of(
         input, config, input.plan(config),
         fmt::format("batch.microbatch = {}{}{}", size, open,
-                    input.couples_samples ? " (batch norm then sees fewer samples at once)" : "")));
+                    input.couples_samples ? " (batch norm then sees fewer samples at once)" : ""),
+        budget));
     if (!changes.back().empty()) break;
   }
   std::erase(changes, "");
   return changes;
+}
+
+bool is_of_another_rank(const FitInput& input, const Plan& plan, int64_t room) {
+  return room != room_for_step(plan, standing_beside(input, plan));
+}
+
+// "each stage 1.2 GiB beside 3.0 MiB of data"
+std::string room_text(const FitInput& input, const Plan& plan, int64_t room) {
+  const int64_t standing = standing_beside(input, plan);
+  return fmt::format("{} {}{}", sharers(plan) > 1 ? "each stage" : "a stage", size_text(room),
+                     standing > 0 ? " beside " + size_text(standing) + " of data" : "");
 }
 
 [[noreturn]] void refuse_stages(const FitInput& input, const Plan& plan, const TriedCut& tried,
@@ -107,10 +119,10 @@ std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& pla
   const int64_t need = tried.needs[largest];
   const int64_t ranks = sharers(plan);
   const int64_t standing = standing_beside(input, plan);
-  std::string text =
-      fmt::format("[plan] memory.limit {} leaves {} {}{}", size_text(plan.memory.limit_bytes),
-                  ranks > 1 ? "each stage" : "a stage", size_text(room),
-                  standing > 0 ? " beside " + size_text(standing) + " of data" : "");
+  const std::string limit = is_of_another_rank(input, plan, room)
+                                ? "the least memory.limit of all ranks"
+                                : "memory.limit " + size_text(plan.memory.limit_bytes);
+  std::string text = fmt::format("[plan] {} leaves {}", limit, room_text(input, plan, room));
   int64_t least = taken(tried.start_bytes);
   if (fits(need, room)) {
     text += fmt::format(", and while the ranks make their stages one after the other they hold {}",
@@ -149,10 +161,11 @@ void tell_peaks(const FitInput& input, const TriedCut& tried, int64_t room, Plan
       largest - tried.stages.begin() + 1, tried.stages.size(), largest->step.how,
       size_text(largest->whole_bytes));
   if (room > 0) {
-    const int64_t standing = standing_beside(input, plan);
-    reason += fmt::format("; of {} that memory_limit leaves {}{}", size_text(room),
-                          sharers(plan) > 1 ? "each stage" : "a stage",
-                          standing > 0 ? " beside " + size_text(standing) + " of data" : "");
+    reason +=
+        fmt::format("; {} leaves {}",
+                    is_of_another_rank(input, plan, room) ? "the least memory_limit of all ranks"
+                                                          : "memory_limit",
+                    room_text(input, plan, room));
   }
   plan.lines.push_back(
       {"predicted_peak", size_text(largest->step.peak_bytes), Source::planned, reason});
@@ -185,7 +198,8 @@ Fitted fit_stages(const FitInput& input) {
   }
   try {
     const Plan asked = plan;
-    StageSearch search(input, input.config, asked, *input.blocks);
+    CutBudget budget;
+    StageSearch search(input, input.config, asked, *input.blocks, budget);
     const bool is_open = input.config.parallel.cut_at.empty();
     TriedCut tried = search.tried(cut_named(*input.blocks, asked.parallel.cut_at));
     if (!tried.fits && is_open) {

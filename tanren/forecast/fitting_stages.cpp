@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <set>
 #include <vector>
 
 namespace tanren {
@@ -24,17 +25,23 @@ ModelBlocks blocks_of_least(const FitInput& input, const Tried& least) {
       least.plan, [&] { return input.make_task(least.config); }, some.batch);
 }
 
-// The largest peak of the fastest cut into so many stages that fits; 0: none does.
-int64_t largest_in(const FitInput& input, RunConfig config, int64_t stages,
-                   const ModelBlocks& blocks) {
+// "parallel.pipeline = 2 … on 4 ranks with 1.2 GiB each needs at most 1.1 GiB in each", if the
+// fastest cut into so many stages fits; else empty.
+std::string advice_in(const FitInput& input, RunConfig config, int64_t stages, bool recomputes,
+                      const ModelBlocks& blocks, CutBudget& budget) {
   config.parallel.pipeline = stages;
+  if (recomputes) config.memory.recompute = {"*"};
   try {
     const Plan plan = input.plan(config);
-    StageSearch search(input, config, plan, blocks);
+    StageSearch search(input, config, plan, blocks, budget);
     const auto found = search.fastest();
-    return found ? found->needs[found->largest()] : 0;
+    if (!found) return "";
+    return fmt::format("parallel.pipeline = {}{} on {} ranks with {} each needs at most {} in each",
+                       stages, recomputes ? " with memory.recompute = [\"*\"]" : "",
+                       plan.parallel.world_size, size_text(plan.memory.limit_bytes),
+                       size_text(found->needs[found->largest()]));
   } catch (const std::exception&) {  // the run cannot have so many, or none
-    return 0;
+    return "";
   }
 }
 
@@ -43,22 +50,18 @@ int64_t largest_in(const FitInput& input, RunConfig config, int64_t stages,
 std::string fitting_stages(const FitInput& input, const Tried& least) {
   const bool share = least.plan.device.device == "cpu" && least.config.parallel.ranks == "threads";
   if (share || least.plan.memory.limit_bytes <= 0) return "";
-  std::vector<RunConfig> configs = {input.config};
-  if (input.config.asked.count("memory.recompute") == 0) {
-    configs.push_back(input.config);
-    configs.back().memory.recompute = {"*"};
-  }
+  std::set<int64_t> numbers = {2, 4, 8};  // of stages, which must divide the ranks
+  const int64_t ranks = least.plan.parallel.world_size;
+  if (ranks > 1 && ranks < 8) numbers.insert(ranks);
   try {
     const ModelBlocks blocks = blocks_of_least(input, least);
-    for (const int64_t stages : {2, 4, 8}) {
-      for (const RunConfig& config : configs) {
-        const int64_t bytes = largest_in(input, config, stages, blocks);
-        if (bytes == 0) continue;
-        const bool recomputes = &config != &configs.front();
-        return fmt::format(
-            "parallel.pipeline = {}{} on as many ranks with this limit each needs at most {} in "
-            "each",
-            stages, recomputes ? " with memory.recompute = [\"*\"]" : "", size_text(bytes));
+    CutBudget budget;
+    for (const int64_t stages : numbers) {
+      for (const bool recomputes : {false, true}) {
+        if (recomputes && input.config.asked.count("memory.recompute") > 0) break;
+        const std::string advice =
+            advice_in(input, input.config, stages, recomputes, blocks, budget);
+        if (!advice.empty()) return advice;
       }
     }
   } catch (const std::exception&) {  // the blocks are not known

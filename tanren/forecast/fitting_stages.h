@@ -7,10 +7,11 @@
 
 namespace tanren {
 
-// "parallel.pipeline = 2 …": the least of 2, 4 and 8 stages that fit, each into the limit of a rank
-// of its own, by dry runs of the config with that key; if memory.recompute is open, with all blocks
-// recomputed where it must be. Empty: none of them fits, ranks in threads share the memory, the
-// model's blocks are not known, or the run cannot have stages.
+// "parallel.pipeline = 2 … on 4 ranks …": the least of 2, 4, 8 and the number of ranks that fits as
+// stages, each into the limit of a rank of its own. Tried by dry runs of the config with that key
+// on the ranks that there are (of one process: on as many as stages); if memory.recompute is open,
+// with all blocks recomputed where it must be. Empty: none of them fits, ranks in threads share the
+// memory, the model's blocks are not known, or the run cannot have stages.
 std::string fitting_stages(const FitInput& input, const Tried& least);
 
 }  // namespace tanren

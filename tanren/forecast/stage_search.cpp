@@ -9,11 +9,8 @@ namespace tanren {
 
 namespace {
 
-// Cuts that fastest() tries; each rules out others.
-constexpr int kMostCuts = 64;
-
 // The profile is of a run that recomputes nothing and shards nothing. Patterns of blocks inside of
-// these may match, too.
+// these may match, too. The estimate of bytes orders the cuts; what fits is found by dry runs.
 ModelBlocks least_bytes(ModelBlocks blocks, const Plan& plan) {
   const bool keeps_little = !plan.memory.recompute.empty() || !plan.memory.offload.empty();
   for (BlockCost& block : blocks.blocks) {
@@ -35,8 +32,14 @@ CutOptions options_of(const Plan& plan, int64_t room) {
   return options;
 }
 
-// Of ranks in threads: one after the other makes the whole model and keeps its stage, while the
-// first one's whole model is there, too. The last one has all others' stages beside it.
+int64_t room_of(const FitInput& input, const Plan& plan) {
+  const int64_t own = room_for_step(plan, standing_beside(input, plan));
+  const int64_t least = input.least_room_bytes;
+  return own == 0 || (least > 0 && least < own) ? least : own;
+}
+
+}  // namespace
+
 int64_t start_of_threads(const std::vector<StagePrediction>& stages, int64_t replicas) {
   int64_t others = 0;  // all but the first and the last
   for (const StagePrediction& stage : stages) others += replicas * stage.step.before_bytes;
@@ -44,16 +47,15 @@ int64_t start_of_threads(const std::vector<StagePrediction>& stages, int64_t rep
   return stages.front().whole_bytes + others + stages.back().start_bytes;
 }
 
-}  // namespace
-
 size_t TriedCut::largest() const {
   return static_cast<size_t>(std::max_element(needs.begin(), needs.end()) - needs.begin());
 }
 
 StageSearch::StageSearch(const FitInput& input, const RunConfig& config, const Plan& plan,
-                         const ModelBlocks& blocks)
+                         const ModelBlocks& blocks, CutBudget& budget)
     : plan_(plan),
-      room_(room_for_step(plan, standing_beside(input, plan))),
+      budget_(budget),
+      room_(room_of(input, plan)),
       least_(least_bytes(blocks, plan)),
       options_(options_of(plan, room_)),
       predictor_(
@@ -88,8 +90,13 @@ std::optional<TriedCut> StageSearch::offered(const PipelineCut& cut) {
 
 std::optional<TriedCut> StageSearch::fastest() {
   CutOptions options = options_;
-  for (int i = 0; i < kMostCuts; ++i) {
-    const auto cut = cut_balanced(least_, options);
+  for (; budget_.cuts > 0; --budget_.cuts) {
+    auto cut = cut_balanced(least_, options);
+    // Bytes that do not grow with the samples count for each of them there, so that more may fit.
+    if (!cut && options.limit_bytes > 0) {
+      options.limit_bytes = 0;
+      cut = cut_balanced(least_, options);
+    }
     if (!cut) return std::nullopt;
     auto result = offered(*cut);
     if (!result) return std::nullopt;

@@ -45,10 +45,10 @@ class DescribedDataset : public Dataset {
 };
 
 // Weights in files are fp32, or fp64 from a run in fp64. Other floating tensors of a module take
-// the file's dtype.
-bool takes_dtype(const at::Tensor& own, const at::Tensor& theirs) {
-  const bool is_wide = theirs.scalar_type() == at::kFloat || theirs.scalar_type() == at::kDouble;
-  return is_wide && own.is_floating_point() && own.scalar_type() != theirs.scalar_type();
+// that dtype.
+bool takes_dtype(const at::Tensor& own, at::ScalarType theirs) {
+  const bool is_wide = theirs == at::kFloat || theirs == at::kDouble;
+  return is_wide && own.is_floating_point() && own.scalar_type() != theirs;
 }
 
 // Every name of a parameter must be 8-bit, or none.
@@ -103,7 +103,7 @@ void check_file(const torch::nn::Module& module, const SafetensorsFile& read,
   TensorMap built = own;
   for (const auto& [name, tensor] : own) {
     const at::Tensor* const theirs = tensors.find(name);
-    if (theirs == nullptr || !takes_dtype(tensor, *theirs)) continue;
+    if (theirs == nullptr || !takes_dtype(tensor, theirs->scalar_type())) continue;
     built.set(name, at::empty(tensor.sizes(), theirs->options().device(at::kMeta)));
   }
   check_names_and_shapes(built, tensors, what, "export the model again");
@@ -154,7 +154,7 @@ void check_described(const ModelDescription& description, const SafetensorsFile&
 }
 
 Task build_described(const ModelOptions& options, const DataInfo& info, const SafetensorsFile& read,
-                     const std::string& what, const ModelRegistry& models) {
+                     const std::string& what, const ModelRegistry& models, c10::ScalarType widest) {
   const MemoryScope memory(MemoryKind::weights);
   const QuantizeNote note = quantize_note(read.metadata, what);
   QuantizedParameters parameters = quantized_parameters(read.tensors, note, what);
@@ -172,7 +172,9 @@ Task build_described(const ModelOptions& options, const DataInfo& info, const Sa
     if (parameters.count(name) > 0) continue;
     const at::Tensor& theirs = read.tensors.at(name);
     at::Tensor own = tensor;
-    if (takes_dtype(own, theirs)) own.set_data(at::empty_like(own, theirs.scalar_type()));
+    const at::ScalarType dtype =
+        theirs.scalar_type() == at::kDouble ? widest : theirs.scalar_type();
+    if (takes_dtype(own, dtype)) own.set_data(at::empty_like(own, dtype));
     own.copy_(theirs);
   }
   return quantized(std::move(task), std::move(parameters));

@@ -24,11 +24,12 @@ void check_described(const ModelDescription& description, const SafetensorsFile&
 
 // The task of `options` (resolve_model) and `info` with these weights and buffers, on the CPU, in
 // training mode, never initialised at random if its kind is the library's own. Floating tensors
-// have the file's dtype, fp32 or fp64. 8-bit weights stay so: the task answers with them
-// (quantize/quantized_task.h), and its fp32 ones are freed before the first is taken over.
-// CheckpointError as check_described, for any kind, and as quantized_parameters.
+// have the file's dtype, fp32 or fp64; fp64 becomes `widest` as each is taken. 8-bit weights stay
+// so: the task answers with them (quantize/quantized_task.h), and its fp32 ones are freed before
+// the first is taken over. CheckpointError as check_described, for any kind, and as
+// quantized_parameters.
 Task build_described(const ModelOptions& options, const DataInfo& info, const SafetensorsFile& read,
-                     const std::string& what, const ModelRegistry& models);
+                     const std::string& what, const ModelRegistry& models, c10::ScalarType widest);
 
 // Replaces the training data: knows their description but holds no samples. `size` is only
 // reported.

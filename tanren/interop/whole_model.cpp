@@ -77,8 +77,8 @@ WholeModel load_model(const fs::path& file, const Registry& registry) {
   WholeModel model;
   model.config = description.config;
   model.info = description.info;
-  model.task =
-      build_described(model.config.model, model.info, read, file.string(), registry.models);
+  model.task = build_described(model.config.model, model.info, read, file.string(), registry.models,
+                               at::kFloat);
   move_module(*model.task.module, at::kCPU, PrecisionPlan());  // fp32, as texts() and images() are
   model.task.module->eval();
   model.kinds = registry.datasets;

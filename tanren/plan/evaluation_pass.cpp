@@ -73,10 +73,7 @@ void plan_evaluation(const Request& request, Plan& plan) {
   check_pictures(request);
   const auto& config = request.config;
   const bool asked = config.evaluate.batch > 0;
-  // Stages open a smaller microbatch for their schedule alone.
-  const bool is_whole = plan.parallel.pipeline > 1 && config.batch.microbatch <= 0;
-  const int64_t open = is_whole ? plan.batch.per_rank : plan.batch.microbatch;
-  plan.evaluate.batch = asked ? config.evaluate.batch : open;
+  plan.evaluate.batch = asked ? config.evaluate.batch : plan.batch.microbatch;
   plan.best = metric_of(plan, config.checkpoint.best > 0 ? "checkpoint.metric" : "",
                         config.checkpoint.metric, config.checkpoint.mode);
   plan.early_stop_by = metric_of(plan, config.early_stop.patience > 0 ? "early_stop.metric" : "",
@@ -89,12 +86,9 @@ void plan_evaluation(const Request& request, Plan& plan) {
        request.source("evaluate.every"),
        fmt::format("{} samples, each once{}", to_text(request.profile.eval_samples),
                    every > 0 ? ", and at the end" : "")});
-  plan.lines.push_back({"evaluate.batch", to_text(plan.evaluate.batch),
-                        asked ? Source::asked : Source::planned,
-                        std::string(asked      ? ""
-                                    : is_whole ? "a replica's share of training's batch; "
-                                               : "as training's microbatch; ") +
-                            "it cannot change a result"});
+  plan.lines.push_back(
+      {"evaluate.batch", to_text(plan.evaluate.batch), asked ? Source::asked : Source::planned,
+       std::string(asked ? "" : "as training's microbatch; ") + "it cannot change a result"});
   if (config.checkpoint.best > 0) {
     plan.lines.push_back(
         {"checkpoint.best", to_text(config.checkpoint.best), Source::asked,

@@ -109,9 +109,10 @@ TEST(PipelinePass, opens_four_microbatches_a_stage) {
   EXPECT_EQ(StagedPlans(1, 2).plan().batch.accumulation_steps, 1);
 }
 
-TEST(PipelinePass, leaves_evaluations_the_batch_that_they_have_without_stages) {
+// A stage whose evaluation runs out of memory ends the run, and evaluations are not predicted.
+TEST(PipelinePass, evaluates_no_more_samples_at_once_than_a_stage_trains_with) {
   StagedPlans two(2, 2);
-  EXPECT_EQ(two.plan().evaluate.batch, 16);
+  EXPECT_EQ(two.plan().evaluate.batch, 2);
   two.config.batch.microbatch = 4;
   EXPECT_EQ(two.plan().evaluate.batch, 4);
   two.config.evaluate.batch = 7;

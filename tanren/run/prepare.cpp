@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/machine_memory.h"
 #include "tanren/base/text.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/data/collated.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/forecast/block_profile.h"
@@ -20,6 +21,8 @@
 #include "tanren/train/device.h"
 #include "tanren/train/model_dtype.h"
 #include "tanren/train/step_error.h"
+
+#include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <functional>
@@ -211,6 +214,18 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   prepared.config = std::move(config);
   cut_by_plan(prepared);
   return prepared;
+}
+
+void agree_on_limit(Prepared& prepared, Communicator& ranks) {
+  if (prepared.plan.parallel.pipeline == 1 || ranks.world_size() == 1) return;
+  const int64_t mine = room_for_step(prepared.plan, standing_beside(prepared.fit, prepared.plan));
+  const at::Tensor all = gather_numbers(ranks, {mine});
+  const auto rooms = all.accessor<int64_t, 2>();
+  int64_t& least = prepared.fit.least_room_bytes;
+  for (int64_t rank = 0; rank < all.size(0); ++rank) {
+    const int64_t room = rooms[rank][0];
+    if (room > 0 && (least == 0 || room < least)) least = room;
+  }
 }
 
 Fitted fit(Prepared& prepared) {

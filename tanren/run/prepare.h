@@ -1,6 +1,7 @@
 // The preparation before a run's loop, shared by all verbs that make a plan. Internal to run/.
 #pragma once
 
+#include "tanren/comm/communicator.h"
 #include "tanren/forecast/fit_memory.h"
 #include "tanren/interop/torch_state.h"
 #include "tanren/train/build.h"
@@ -46,6 +47,10 @@ RunConfig without_stages(RunConfig config, const Registry& registry);
 // Loads a step folder into `state`. If several ranks read it together, each loads only the part
 // that it needs.
 void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint, const Parts& parts);
+
+// Before fit(), in each process of a run in stages: all then fit to the least limit, and cut alike.
+// An exchange.
+void agree_on_limit(Prepared& prepared, Communicator& ranks);
 
 // Before training: changes the plan to one that fits into memory.
 Fitted fit(Prepared& prepared);

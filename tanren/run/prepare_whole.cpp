@@ -18,7 +18,9 @@ Prepared prepare_whole(const ModelDescription& description, const SafetensorsFil
   const auto task = [&](const ModelOptions& model) {
     // As build_task: a model may draw in its forward.
     at::manual_seed(static_cast<uint64_t>(description.config.run.seed));
-    Task built = build_described(model, description.info, read, what, registry.models);
+    const bool is_wide = description.config.precision.mode == "fp64";
+    Task built = build_described(model, description.info, read, what, registry.models,
+                                 is_wide ? at::kDouble : at::kFloat);
     freeze(*built.module, model);
     return built;
   };

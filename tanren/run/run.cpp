@@ -271,6 +271,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
     source->snapshot.reset();  // `fork` has it, and lets go of its files
     origin.fork = fork->lines;
   }
+  agree_on_limit(prepared, *ranks);
   const Fitted fitted = fit(prepared);
   if (ranks->world_size() > 1) {
     // At the same time on all: a signal ends them all at once, or is looked at by all.

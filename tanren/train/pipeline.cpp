@@ -226,7 +226,7 @@ class StageWindow {
     throw_shortage(
         fmt::format("step {}, {} of {}", step, in_backward ? "backward" : "forward", where),
         fmt::format(" with {} samples, {} others in flight", part(action.microbatch).size(),
-                    in_flight_.size()),
+                    num_held()),
         *shortage, what_needs_less(context_));
   }
 
@@ -234,12 +234,20 @@ class StageWindow {
   // cause.
   std::string hint() const {
     const bool may_be =
-        !in_flight_.empty() && line_of_current().find("inplace operation") != std::string::npos;
+        num_held() > 0 && line_of_current().find("inplace operation") != std::string::npos;
     if (!may_be) return "";
     return fmt::format(
         " ({} microbatches were in flight: a block may have saved a buffer that it updates in "
         "place; let it save a copy)",
-        in_flight_.size() + 1);
+        num_held() + 1);
+  }
+
+  // Microbatches that keep something for their backward. Below everything that is trained none do.
+  int64_t num_held() const {
+    return std::count_if(in_flight_.begin(), in_flight_.end(), [](const auto& entry) {
+      const InFlight& flight = entry.second;
+      return flight.output.defined() || !flight.pass.terms.empty();
+    });
   }
 
   Phase& phase_;

@@ -32,7 +32,8 @@ struct Injected {
   std::map<std::string, int64_t> errors;  // their first lines
 };
 
-// Lets every `stride`-th allocation of `work` fail once, each in a new run.
+// Lets every `stride`-th allocation of `work` fail once, each in a new run. The first is another in
+// each run of the test.
 Injected inject(const RunConfig& config, int64_t stride,
                 const std::function<void(TinyRun&)>& before,
                 const std::function<void(TinyRun&)>& work) {
@@ -41,7 +42,7 @@ Injected inject(const RunConfig& config, int64_t stride,
   const int64_t first = sim::num_allocations();
   work(undisturbed);
   Injected found{.allocations = sim::num_allocations() - first};
-  for (int64_t i = 1; i <= found.allocations; i += stride) {
+  for (int64_t i = 1 + first_allocation(stride); i <= found.allocations; i += stride) {
     TinyRun run(config);
     before(run);
     const size_t live = sim::live_bytes(0);
@@ -54,7 +55,8 @@ Injected inject(const RunConfig& config, int64_t stride,
       EXPECT_EQ(sim::live_bytes(0), live) << "bytes left by allocation " << i;
     } catch (const std::exception& error) {
       const std::string text = error.what();
-      ++found.errors[text.substr(0, text.find('\n'))];
+      const std::string which = " (TANREN_FIRST_ALLOCATION=" + std::to_string(i - 1) + ")";
+      ++found.errors[text.substr(0, text.find('\n')) + which];
     }
     sim::fail_allocation(0);
     ++found.tried;

@@ -338,6 +338,32 @@ TEST(BlockProfile, sees_a_buffer_that_one_block_writes_and_a_later_one_reads) {
   }
 }
 
+// Of two stages each would measure its own.
+TEST(BlockProfile, keeps_blocks_together_that_share_a_running_statistic) {
+  const auto make_task = [] {
+    at::Tensor mean = at::zeros({8}), variance = at::ones({8});
+    const auto chain =
+        std::make_shared<Chain>([mean, variance](const Chain& own, const at::Tensor& input) {
+          at::Tensor x = own.block(0, input);
+          for (const size_t i : {1U, 2U}) {
+            x = run_block(i == 1 ? "b" : "c", [&] {
+              return at::batch_norm(own.layer(i, x), {}, {}, mean, variance, /*training=*/true, 0.1,
+                                    1e-5, /*cudnn_enabled=*/false);
+            });
+          }
+          return own.block(3, x);
+        });
+    chain->register_buffer("running_mean", mean);
+    chain->register_buffer("running_var", variance);
+    return supervised(chain, {}, {.outputs = 8});
+  };
+  const ModelBlocks model = profile_of(chain_config(), make_task).model;
+  EXPECT_EQ(names_of(model), (Words{"a", "b", "c", "d"}));
+  const std::string obstacle =
+      "blocks 'b' and 'c' share the buffer running_mean, which they change";
+  EXPECT_EQ(obstacles_of(model), (Words{"", obstacle, "", ""}));
+}
+
 TEST(BlockProfile, does_not_take_a_buffer_that_is_only_read_for_one_that_is_written) {
   const ModelBlocks model = chain_profile([](const Chain& chain, const at::Tensor& input) {
     return chain.block(1, chain.block(0, input) + chain.state);

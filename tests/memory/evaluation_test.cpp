@@ -164,6 +164,29 @@ TEST_F(EvaluationMemory, of_a_run_alone_is_weights_buffers_and_activations_as_pr
   }
 }
 
+// Each tensor of the file is converted as it is taken.
+TEST_F(EvaluationMemory, of_a_file_in_fp64_is_that_of_the_precision_that_is_asked_for) {
+  const TemporaryFolder folder;
+  const auto place = folder.path() / "run";
+  const auto config = heavy_config("fp64", "none");
+  run({.config = config, .folder = place}, {});
+  const auto dataset = open_dataset(config.data.train, "data.train");
+  double elements = 0;
+  for (const auto& item : build_task(config, ModelRegistry(), *dataset).module->parameters()) {
+    elements += static_cast<double>(item.numel());
+  }
+  for (const auto& [mode, bytes] : {std::pair{"fp32", 4}, std::pair{"fp64", 8}}) {
+    const int64_t before = cpu_memory_stats().live_bytes;
+    restart_cpu_memory_peak();
+    evaluate_whole_model(place / kWholeFile, "",
+                         {"memory.limit=8GiB", std::string("precision.mode=") + mode}, Registry(),
+                         nullptr);
+    const auto peak = static_cast<double>(cpu_memory_stats().recent_peak_bytes - before);
+    EXPECT_LT(peak / elements, bytes + 0.6) << mode;
+    EXPECT_GT(peak / elements, bytes) << mode;
+  }
+}
+
 // What is told of tokens is told within the attempt: rows that it has no memory for are halved.
 TEST_F(EvaluationMemory, may_lack_what_its_scores_are_looked_at_with) {
   const ScoresRun run(scores_config("gpt2", 100));
@@ -198,7 +221,9 @@ TEST_F(EvaluationMemory, any_of_its_allocations_may_fail_once) {
   const ScoresRun run(scores_config("gpt2", 100));
   const auto expected = run.evaluated();
   int64_t failed = 0;
-  for (int64_t index = 0;; index += allocation_stride(29)) {
+  const int64_t stride = allocation_stride(29);
+  for (int64_t index = first_allocation(stride);; index += stride) {
+    SCOPED_TRACE("allocation " + std::to_string(index));
     fail_cpu_allocation(index);
     const auto got = run.evaluated();
     if (cpu_allocations_until_failure() >= 0) break;

@@ -250,7 +250,7 @@ TEST_F(FitTest, a_model_of_blocks_that_cannot_fit_is_refused_with_the_stages_tha
   // The first limit, from above, that one rank does not have.
   int64_t limit = 256 << 20;
   while (said_in(limit) == "accepted") limit -= limit / 8;
-  EXPECT_THAT(said_in(limit), HasSubstr("; parallel.pipeline = 2 on as many ranks"));
+  EXPECT_THAT(said_in(limit), HasSubstr("; parallel.pipeline = 2 on 2 ranks with "));
   config_.parallel.ranks = "threads";  // which share the limit
   EXPECT_THAT(said_in(limit), ::testing::Not(HasSubstr("parallel.pipeline")));
 }

@@ -128,7 +128,9 @@ TEST_F(RecoveryTest, any_allocation_of_an_overflow_a_skip_an_evaluation_or_a_che
   const at::Tensor weights = undisturbed.weights();
   int64_t allocations = 0, recoveries = 0;
   bool failed = true;
-  for (int64_t index = 0; failed; index += allocation_stride(3), ++allocations) {
+  const int64_t stride = allocation_stride(3);
+  for (int64_t index = first_allocation(stride); failed; index += stride, ++allocations) {
+    SCOPED_TRACE("allocation " + std::to_string(index));
     TinyRun run(config);
     const TemporaryFolder folder;
     const Events events = prepared(run);

@@ -448,6 +448,43 @@ TEST_F(Launched, another_config_on_a_rank_is_named_with_the_key) {
   EXPECT_EQ(launch(2, by_rank("SET=run.threads=$((RANK + 1))")).code, 0);
 }
 
+// As on machines with different memory: the rank with little cuts elsewhere, and all as it does.
+TEST_F(Launched, stages_are_cut_for_the_least_limit_of_all_ranks) {
+  const std::string data =
+      "kind = \"synthetic\"\nsamples = 64\n"
+      "fields = [\"inputs: int[64] in [0, 49]\", \"labels: int[64] in [0, 49]\"]\n";
+  folder_.file("run.toml",
+               "[run]\nsteps = 1\nthreads = 1\n[model]\nkind = \"gpt2\"\nnum_layers = 8\n"
+               "num_heads = 2\nhidden_size = 64\nvocab_size = 500\ncontext_length = 64\n"
+               "[data]\nworkers = 0\n[data.train]\n" +
+                   data +
+                   "[batch]\nglobal_batch = 32\nmicrobatch = 8\n[precision]\nmode = \"fp32\"\n"
+                   "[memory]\nallocator = \"cached\"\n[parallel]\npipeline = 2\n");
+  const auto planned = [&](const std::string& limit) {
+    const auto plan = go(kTanren + " plan run.toml --json --set memory.limit=" + limit);
+    return plan.code == 0 ? nlohmann::json::parse(plan.output) : nlohmann::json();
+  };
+  const auto cut = [](const nlohmann::json& plan) { return plan["cut_at"]["value"]; };
+  const auto roomy = planned("4GiB");
+  ASSERT_TRUE(roomy.contains("predicted_peak")) << roomy;
+  const std::string peak = roomy["predicted_peak"]["value"];
+  ASSERT_NE(peak.find(" MiB"), std::string::npos) << peak;
+  int64_t mebibytes = static_cast<int64_t>(std::stod(peak) * 1.1) + 6;
+  auto tight = planned(std::to_string(mebibytes) + "MiB");
+  while (!tight.is_null() && cut(tight) == cut(roomy)) {
+    tight = planned(std::to_string(--mebibytes) + "MiB");
+  }
+  ASSERT_FALSE(tight.is_null()) << mebibytes;
+  const auto result = launch(2, by_rank("SET=memory.limit=$((4096 - RANK * " +
+                                        std::to_string(4096 - mebibytes) + "))MiB"));
+  ASSERT_EQ(result.code, 0) << result.output;
+  const std::string plan = read_file(at("out") / "plan.txt");
+  const size_t line = plan.find("\ncut_at ") + 1;
+  TANREN_EXPECT_CONTAINS(plan.substr(line, plan.find('\n', line) - line),
+                         " " + std::string(cut(tight)) + " ");
+  TANREN_EXPECT_CONTAINS(plan, "; the least memory_limit of all ranks leaves a stage ");
+}
+
 TEST_F(Launched, another_file_of_first_weights_on_a_stage_is_named) {
   train_alone("run.toml --set run.steps=1", "w0");
   train_alone("run.toml --set run.steps=2", "w1");

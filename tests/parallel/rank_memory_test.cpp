@@ -1,5 +1,5 @@
-// Lets allocations in the microsteps of one of two ranks fail in turn. That rank recovers alone while
-// the other only waits; weights and number of collectives stay the same.
+// Lets allocations in the microsteps of one of two ranks fail in turn. That rank recovers alone
+// while the other only waits; weights and number of collectives stay the same.
 #include "tests/support/allocations.h"
 #include "tests/support/rank_injection.h"
 #include "tests/support/token_data.h"
@@ -57,7 +57,8 @@ TEST_F(RankMemory, so_it_is_with_an_overflow_a_skip_an_evaluation_and_a_checkpoi
   const auto data = open_dataset(config.data.train, "data.train");
   const InjectedStep expected = injected_events(config, *data, INT64_MAX);
   int64_t injections = 0, recoveries = 0;
-  for (int64_t index = 0;; index += allocation_stride(7)) {
+  const int64_t stride = allocation_stride(7);
+  for (int64_t index = first_allocation(stride);; index += stride) {
     const InjectedStep got = injected_events(config, *data, index);
     if (!got.failed) break;
     ++injections;

@@ -7,7 +7,9 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/export.h"
+#include "tanren/model/registry.h"
 #include "tanren/optimizer/average.h"
+#include "tanren/run/run.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 
@@ -257,25 +259,34 @@ TEST(Average, in_a_state_that_only_evaluates_takes_the_weights_place_and_measure
   expect_same(alone.model_tensors(), expected, "alone ");
 }
 
-// Issue 26: the start weights of an objective without an average counted as its average.
-TEST(Average, of_one_objective_leaves_the_weights_of_another_without_one_raw) {
+RunConfig averaged_gan_config() {
   auto config = gan_config();
   config.average.kind = "ema";
   config.run.device = "cpu";
-  TinyRun run(config, nullptr, one_forward_gan(/*every=*/1));
+  config.data.eval = config.data.train;
+  return config;
+}
+
+// After three updates, as if the generator had made its own before averages began.
+Snapshot snapshot_with_one_average(TinyRun& run) {
   run.steps(3);
-  // As if the generator had made its updates before averages began.
   auto& objectives = run.state.phases.front().objectives;
-  ASSERT_EQ(objectives.size(), 2u);
-  TinyRun fresh(config, nullptr, one_forward_gan(/*every=*/1));
+  const TinyRun fresh(averaged_gan_config(), nullptr, one_forward_gan(/*every=*/1));
   objectives[1].average->load(fresh.state.phases.front().objectives[1].average->state());
-  ASSERT_EQ(objectives[1].average->num_updates(), 0);
-  ASSERT_GT(objectives[0].average->num_updates(), 0);
+  EXPECT_EQ(objectives[1].average->num_updates(), 0);
+  EXPECT_GT(objectives[0].average->num_updates(), 0);
   Snapshot snapshot;
   snapshot.model.tensors = run.state.model_tensors();
   snapshot.optimizer = run.state.optimizer_state();
   snapshot.average = run.state.average_state();
   snapshot.run = run.state.run_state(run.parts.device);
+  return snapshot;
+}
+
+// Issue 26: the start weights of an objective without an average counted as its average.
+TEST(Average, of_one_objective_leaves_the_weights_of_another_without_one_raw) {
+  TinyRun run(averaged_gan_config(), nullptr, one_forward_gan(/*every=*/1));
+  const Snapshot snapshot = snapshot_with_one_average(run);
   const TemporaryFolder folder;
   const auto step = write_checkpoint(folder.path(), 3, snapshot, 1, {});
   const SafetensorsFile read = checkpoint_weights(step, /*wants_average=*/true);
@@ -285,6 +296,31 @@ TEST(Average, of_one_objective_leaves_the_weights_of_another_without_one_raw) {
                         snapshot.model.tensors.at("generator.weight")));
   EXPECT_FALSE(at::equal(read.tensors.at("critic_score.weight"),
                          snapshot.model.tensors.at("critic_score.weight")));
+}
+
+// Step folders did not always name the tensors that have no average.
+TEST(Average, of_one_objective_in_an_older_step_folder_leaves_the_other_raw_in_an_evaluation) {
+  const RunConfig config = averaged_gan_config();
+  TinyRun run(config, nullptr, one_forward_gan(/*every=*/1));
+  Snapshot snapshot = snapshot_with_one_average(run);
+  ModelRegistry models;
+  models.add("gan", [](const ModelOptions&, const DataInfo&) {
+    Task task = one_forward_gan(/*every=*/1);
+    const auto net = std::dynamic_pointer_cast<GanNet>(task.module);
+    task.predict = [net](const Batch& batch) -> Prediction {
+      const at::Tensor made = net->generate(batch);
+      return {.terms = {sum_of("made", made), sum_of("score", net->criticise(made))}};
+    };
+    return task;
+  });
+  const TemporaryFolder folder;
+  const auto loss = [&](const std::string& name) {
+    const auto step = write_checkpoint(folder.path() / name / "checkpoints", 3, snapshot, 1, {});
+    return evaluate_checkpoint(config, step, Registry(models), nullptr).report.values.at(0).second;
+  };
+  const double expected = loss("named");
+  ASSERT_EQ(snapshot.average.values.erase("train.generator.no_average"), 1u);
+  EXPECT_EQ(loss("older"), expected);
 }
 
 }  // namespace

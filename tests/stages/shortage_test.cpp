@@ -31,17 +31,22 @@ constexpr int64_t kNoFailure = INT64_MAX - 1;  // while allocations are counted
 struct Injection {
   int64_t stage = -1;  // 0 or 1; -1: none
   int64_t index = kNoFailure;
-  int64_t allocations = 0;  // from there to the last forward of the update
+  int64_t allocations = 0;  // from there to the last gradient of the update's last backward
   int64_t forwards = 0;
   std::thread::id first_stage = std::this_thread::get_id();
 
+  static constexpr int64_t kFrom = (kUpdate - 1) * kMicrobatches;
+
+  bool is_here() const { return stage == (std::this_thread::get_id() == first_stage ? 0 : 1); }
   void begin_forward() {
-    const bool is_first = std::this_thread::get_id() == first_stage;
-    if (stage != (is_first ? 0 : 1)) return;
-    const int64_t from = (kUpdate - 1) * kMicrobatches;
-    if (forwards == from) fail_cpu_allocation(index);
-    if (forwards == from + kMicrobatches - 1) allocations = index - cpu_allocations_until_failure();
+    if (!is_here()) return;
+    if (forwards == kFrom) fail_cpu_allocation(index);
     ++forwards;
+  }
+  // In the backward of a weight of the stage.
+  void see_gradient() {
+    if (!is_here() || forwards <= kFrom || forwards > kFrom + kMicrobatches) return;
+    allocations = index - cpu_allocations_until_failure();
   }
 };
 
@@ -60,6 +65,11 @@ class StageShortage : public Loop {
         if (!is_dry(batch["inputs"])) injection_.begin_forward();
         return inner(batch);
       };
+      for (const auto& parameter : task.module->parameters()) {
+        parameter.register_hook([this](const at::Tensor& gradient) {
+          if (!is_dry(gradient)) injection_.see_gradient();
+        });
+      }
       return task;
     });
     RunInput input{.config = config(), .folder = folder_.path() / folder};
@@ -97,7 +107,7 @@ TEST_F(StageShortage, at_any_allocation_of_a_window_ends_all_ranks_and_the_run_g
     ASSERT_EQ(go_injected("counted " + number, stage, kNoFailure), "");
     const int64_t allocations = injection_.allocations;
     ASSERT_GT(allocations, 25);
-    std::set<int64_t> failing;
+    std::set<int64_t> failing = {allocations - 1};
     while (failing.size() < 20) {
       failing.insert(static_cast<int64_t>(random() % static_cast<uint64_t>(allocations)));
     }
@@ -111,6 +121,9 @@ TEST_F(StageShortage, at_any_allocation_of_a_window_ends_all_ranks_and_the_run_g
       TANREN_EXPECT_CONTAINS(error, "[memory] step 4, ");
       TANREN_EXPECT_CONTAINS(error, ", stage " + number + " of 2: out of memory");
       EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+      if (index == allocations - 1) {
+        TANREN_EXPECT_CONTAINS(error, "backward of microbatch 4");
+      }
       EXPECT_EQ(last_checkpoint(folder_.path() / folder), 2);
       ASSERT_EQ(go_injected(folder, -1, kNoFailure), "");
       expect_same("one", folder);

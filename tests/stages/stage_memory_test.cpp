@@ -4,6 +4,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/with_parts.h"
 #include "tanren/dry/trace_scope.h"
 #include "tanren/forecast/dry_step.h"
@@ -43,40 +44,50 @@ RunConfig gpt_config(const std::string& mode, int64_t microbatches) {
 }
 
 // Each rank is a thread, whose messages go over a connection: it alone makes and frees its tensors.
-void over_connections(int stages, const std::function<void(const RankAxes&)>& each) {
-  on_gloo_ranks(stages, [&](Communicator& world) {
-    with_parts(world, /*colour=*/0, [&](const std::shared_ptr<Communicator>& pipeline) {
-      each(RankAxes{.world = RankAxis(std::shared_ptr<Communicator>(&world, [](Communicator*) {})),
+void over_connections(int stages, int replicas, const std::function<void(const RankAxes&)>& each) {
+  on_gloo_ranks(stages * replicas, [&](Communicator& world) {
+    const int stage = world.rank() / replicas, replica = world.rank() % replicas;
+    with_parts(world, replica, [&](const std::shared_ptr<Communicator>& pipeline) {
+      RankAxes axes{.world = RankAxis(std::shared_ptr<Communicator>(&world, [](Communicator*) {})),
                     .data = RankAxis(),
-                    .pipeline = RankAxis(pipeline)});
+                    .pipeline = RankAxis(pipeline)};
+      if (replicas == 1) return each(axes);
+      with_parts(world, stage, [&](const std::shared_ptr<Communicator>& data) {
+        axes.data = RankAxis(data);
+        each(axes);
+      });
     });
   });
 }
 
-// What each stage holds in the first update of the run, and the most before it.
+// What the first replica of each stage holds in an update of the run, and the most before any.
 struct Metered {
   MemoryPrediction step;
   int64_t start_bytes = 0;
 };
 
-std::vector<Metered> metered(const StagedRun& run) {
+std::vector<Metered> metered(const StagedRun& run, int update) {
   const auto count = static_cast<size_t>(run.stages);
   std::vector<const TraceScope*> traces(count);
   std::vector<Metered> stages(count);
   const OnRanks ranks = [&](const auto& each) {
-    over_connections(run.stages, [&](const RankAxes& axes) {
+    over_connections(run.stages, run.replicas, [&](const RankAxes& axes) {
       const TraceScope tracing;
-      traces[static_cast<size_t>(axes.pipeline.rank())] = &tracing;
+      if (axes.data.is_first()) traces[static_cast<size_t>(axes.pipeline.rank())] = &tracing;
       each(axes);
     });
   };
   on_mesh(ranks, run, [&](StageRank& rank) {
     const auto stage = static_cast<size_t>(rank.state.stage->stage);
-    const size_t before = traces[stage]->size();
+    const bool is_metered = rank.parts.ranks->data().is_first();
+    const size_t start = is_metered ? traces[stage]->size() : 0;
+    for (int i = 1; i < update; ++i) rank.step();
+    const size_t before = is_metered ? traces[stage]->size() : 0;
     rank.step();
+    if (!is_metered) return;
     const MemoryTrace trace = traces[stage]->trace();
     int64_t sum = 0;
-    for (size_t i = 0; i < before; ++i) {
+    for (size_t i = 0; i < start; ++i) {
       sum += trace[i].bytes;
       stages[stage].start_bytes = std::max(stages[stage].start_bytes, sum);
     }
@@ -89,7 +100,7 @@ std::vector<Metered> metered(const StagedRun& run) {
 std::vector<StagePrediction> predicted(const StagedRun& run) {
   RunConfig config = run.config;
   config.parallel.pipeline = run.stages;
-  Plan plan = rank_plan(config, run.task(), run.data, /*rank=*/0, run.stages);
+  Plan plan = rank_plan(config, run.task(), run.data, /*rank=*/0, run.stages * run.replicas);
   plan.parallel.schedule = run.schedule;
   const auto make_task = [&] { return run.task(); };
   const ModelBlocks blocks = block_profile(plan, make_task, collated(run.data, {0, 1}).batch);
@@ -103,9 +114,9 @@ int64_t kind_bytes(const MemoryPrediction& prediction, MemoryKind kind) {
 
 // Returns what was metered.
 std::vector<Metered> expect_predicted(const StagedRun& run, double tolerance,
-                                      const std::string& what) {
+                                      const std::string& what, int update = 1) {
   const auto told = predicted(run);
-  auto real = metered(run);
+  auto real = metered(run, update);
   EXPECT_EQ(told.size(), real.size());
   for (size_t i = 0; i < std::min(told.size(), real.size()); ++i) {
     const std::string where = what + ", stage " + std::to_string(i + 1);
@@ -121,6 +132,8 @@ std::vector<Metered> expect_predicted(const StagedRun& run, double tolerance,
     near(told[i].start_bytes, real[i].start_bytes);
     for (const MemoryKind kind :
          {MemoryKind::weights, MemoryKind::gradients, MemoryKind::optimizer}) {
+      // Buckets that replicas share are whole for a while.
+      if (run.config.parallel.zero == 2 && kind == MemoryKind::gradients) continue;
       EXPECT_EQ(kind_bytes(step, kind), kind_bytes(meter, kind)) << where << ", " << name(kind);
     }
   }
@@ -145,6 +158,16 @@ TEST(StageMemory, is_predicted_and_1f1b_holds_half_of_gpipes_activations) {
               0.55 * static_cast<double>(activations[PipelineSchedule::gpipe]))
         << mode;
   }
+}
+
+// The scaler, the shares of gradients and optimizer state, and what an update leaves to the next.
+TEST(StageMemory, is_predicted_of_the_second_update_where_replicas_share_the_state_in_fp16) {
+  RunConfig config = gpt_config("fp16", /*microbatches=*/8);
+  config.batch.global_batch = "32";
+  config.parallel.zero = 2;
+  const auto data = open_dataset(config.data.train, "data.train");
+  const StagedRun run{.config = config, .data = *data, .stages = 2, .replicas = 2};
+  expect_predicted(run, 0.04, "fp16 zero 2", /*update=*/2);
 }
 
 TEST(StageMemory, is_predicted_with_recomputed_blocks_averages_and_a_short_microbatch) {
@@ -225,7 +248,7 @@ TEST(StageMemory, is_that_of_the_longest_of_the_first_samples) {
   }
 }
 
-// Plans in stages on a machine with enough memory for any limit.
+// Plans in stages, on a machine with enough memory for any limit.
 class StageFit : public ::testing::Test {
  protected:
   StageFit() : config_(gpt_config("fp32", 4)) {
@@ -235,10 +258,16 @@ class StageFit : public ::testing::Test {
     config_.parallel.pipeline = 2;
     config_.asked = {"batch.microbatch", "memory.recompute"};
     data_ = open_dataset(config_.data.train, "data.train");
+    machine_.memory_bytes = kMachineBytes;
+  }
+  void on_devices(size_t count, int64_t bytes) {
+    config_.run.device = "cuda";
+    machine_.accelerators.kind = "cuda";
+    machine_.accelerators.bytes.assign(count, bytes);
   }
   FitInput input(const RunConfig& config) const {
     const auto make_task = [this](const RunConfig& other) {
-      return build_task(other, ModelRegistry(), *data_);
+      return own_task_ ? own_task_() : build_task(other, ModelRegistry(), *data_);
     };
     const Task task = make_task(config);
     ModelProfile facts;
@@ -246,17 +275,15 @@ class StageFit : public ::testing::Test {
     profile_objectives(task, facts);
     facts.train_samples = data_->size();
     facts.metrics = task.metrics;
-    Machine machine;
-    machine.memory_bytes = int64_t{16} << 30;
     RunConfig alone = config;
     alone.parallel = ParallelOptions();
     if (config.parallel.pipeline > 1) {
       facts.blocks = block_profile(
-          make_plan(alone, machine, facts), [&] { return make_task(config); },
+          make_plan(alone, machine_, facts), [&] { return make_task(config); },
           collated(*data_, {0, 1}).batch);
     }
     return {.config = config,
-            .plan = [machine,
+            .plan = [machine = machine_,
                      facts](const RunConfig& other) { return make_plan(other, machine, facts); },
             .make_task = make_task,
             .dataset = data_.get(),
@@ -287,11 +314,24 @@ class StageFit : public ::testing::Test {
     for (const auto& stage : fitted.stages) most = std::max(most, stage.step.peak_bytes);
     return most;
   }
+  // Expects an error to advise more stages, in so many ranks; returns how many.
+  static int64_t advised_stages(const std::string& error) {
+    const std::string clause = "; parallel.pipeline = ";
+    const size_t found = error.find(clause);
+    if (found == std::string::npos) return 0;
+    const int64_t stages = std::stoll(error.substr(found + clause.size()));
+    EXPECT_THAT(error, HasSubstr(fmt::format("{}{} on {} ranks", clause, stages, stages)));
+    return stages;
+  }
   // The limit that leaves a peak no room by a byte.
   static int64_t just_below(int64_t peak) { return (taken(peak) - 1) / 15 * 16; }
 
+  static constexpr int64_t kMachineBytes = int64_t{16} << 30;
+
   RunConfig config_;
+  Machine machine_;
   std::unique_ptr<Dataset> data_;
+  std::function<Task()> own_task_;  // empty: the config's model
 };
 
 TEST_F(StageFit, tells_the_peak_of_each_stage) {
@@ -330,6 +370,51 @@ TEST_F(StageFit, cuts_elsewhere_where_the_fastest_cut_does_not_fit) {
   EXPECT_THAT(error, HasSubstr("; parallel.cut_at = [] needs at most "));
 }
 
+// Four blocks of equal work, each of which keeps eight tensors of its weight's size, for any number
+// of samples. The profile of two samples takes them for bytes of the samples.
+struct WeightKeeper : torch::nn::Module {
+  static constexpr int64_t kWidth = 256;
+
+  WeightKeeper() {
+    for (const char* name : {"a", "b", "c", "d"}) {
+      weights.push_back(register_parameter(name, at::full({kWidth, kWidth}, 0.01)));
+    }
+  }
+  at::Tensor forward(at::Tensor x) const {
+    for (size_t i = 0; i < weights.size(); ++i) {
+      x = run_block(std::string(1, static_cast<char>('a' + i)), [&] {
+        at::Tensor weight = weights[i];
+        for (int times = 0; times < 8; ++times) weight = weight.tanh();
+        return at::linear(x, weight);
+      });
+    }
+    return x;
+  }
+
+  std::vector<at::Tensor> weights;
+};
+
+TEST_F(StageFit, finds_a_cut_that_needs_less_than_the_estimate_of_its_blocks) {
+  RunConfig config = block_config("mlp", "fp32");
+  config.run.device = "cpu";
+  config.data.train.fields[0] = "inputs: float[256] in [-1, 1]";
+  config.optimizer.kind = "sgd";
+  config.optimizer.momentum = 0;
+  config.batch = config_.batch;
+  config.memory = config_.memory;
+  config.parallel = config_.parallel;
+  config.asked = config_.asked;
+  data_ = open_dataset(config.data.train, "data.train");
+  own_task_ = [] {
+    return supervised(std::make_shared<WeightKeeper>(), {}, {.outputs = WeightKeeper::kWidth});
+  };
+  const Fitted free = fit_in(0, config);
+  EXPECT_EQ(free.plan.parallel.cut_at, std::vector<std::string>{"c"});
+  const Fitted fitted = fit_in(just_below(largest(free)), config);
+  EXPECT_EQ(fitted.plan.parallel.cut_at, std::vector<std::string>{"b"});
+  EXPECT_THAT(line(fitted.plan, "cut_at"), HasSubstr("of those cuts that fit memory_limit"));
+}
+
 TEST_F(StageFit, refuses_what_no_cut_fits_with_changes_that_do) {
   const int64_t limit = just_below(largest(fit_in(0, config_)) * 2 / 3);
   const std::string error = refusal(limit, config_);
@@ -344,14 +429,71 @@ TEST_F(StageFit, refuses_what_no_cut_fits_with_changes_that_do) {
   changed = config_;
   changed.memory.recompute = {"*"};
   EXPECT_EQ(refusal(limit, changed), "accepted");
-  EXPECT_THAT(error, HasSubstr("; parallel.pipeline = 8 on 8 ranks needs at most "));
+  EXPECT_EQ(advised_stages(error), 8);
   changed = config_;
   changed.parallel.pipeline = 8;
   EXPECT_EQ(refusal(limit, changed), "accepted");
+  // The same limit as a share of the machine's memory: eight processes have a quarter of it each.
+  changed = config_;
+  changed.memory.limit = to_text(2.0 * static_cast<double>(limit) / kMachineBytes);
+  const std::string shared = refusal(0, changed);
+  EXPECT_THAT(shared, HasSubstr(" leaves a stage "));
+  EXPECT_EQ(advised_stages(shared), 0) << shared;
   changed = config_;
   const size_t mebibytes = error.find("memory.limit = \"") + 16;
   changed.memory.limit = error.substr(mebibytes, error.find('"', mebibytes) - mebibytes);
   EXPECT_EQ(refusal(0, changed), "accepted") << changed.memory.limit;
+}
+
+// What a device's own operators take may be less than the prediction, which is of the CPU's.
+TEST_F(StageFit, refuses_what_a_device_does_not_have_only_by_a_limit_that_was_asked_for) {
+  on_devices(2, kMachineBytes);
+  const int64_t small = largest(fit_in(0, config_)) / 2;
+  on_devices(2, small);
+  const Fitted fitted = fit_in(0, config_);
+  EXPECT_EQ(fitted.stages.size(), 2u);
+  ASSERT_EQ(fitted.remarks.size(), 1u);
+  EXPECT_THAT(fitted.remarks[0], HasSubstr("of 2 (transformer."));
+  EXPECT_THAT(fitted.remarks[0], HasSubstr(" may not fit the device: "));
+  const std::string error = refusal(small, config_);
+  EXPECT_THAT(error, HasSubstr("[plan] memory.limit " + size_text(small) + " leaves a stage "));
+  EXPECT_THAT(error, HasSubstr("; the device has less; memory.limit = \"none\" tries it"));
+}
+
+// Eight stages take eight of the devices, two only two.
+TEST_F(StageFit, in_threads_on_devices_is_told_the_stages_that_fit_them) {
+  on_devices(8, kMachineBytes);
+  config_.parallel.ranks = "threads";
+  config_.parallel.replicas = 1;
+  const int64_t limit = just_below(largest(fit_in(0, config_)) * 2 / 3);
+  const std::string error = refusal(limit, config_);
+  const int64_t stages = advised_stages(error);
+  ASSERT_GT(stages, 2) << error;
+  config_.parallel.pipeline = stages;
+  EXPECT_EQ(refusal(limit, config_), "accepted");
+}
+
+// Processes with another limit each: all fit to the least.
+TEST_F(StageFit, cuts_alike_on_ranks_with_another_limit) {
+  const Fitted free = fit_in(0, config_);
+  RunConfig small = config_;
+  small.memory.limit = std::to_string(just_below(largest(free)));
+  const FitInput one = input(config_);
+  FitInput other = input(small);
+  const Fitted alone = fit_memory(other);
+  EXPECT_NE(alone.plan.parallel.cut_at, free.plan.parallel.cut_at);
+  FitInput told = one;
+  told.least_room_bytes = other.least_room_bytes = room_for_step(alone.plan, 0);
+  const Fitted fitted = fit_memory(told);
+  EXPECT_EQ(fitted.plan.parallel.cut_at, alone.plan.parallel.cut_at);
+  EXPECT_EQ(fit_memory(other).plan.parallel.cut_at, alone.plan.parallel.cut_at);
+  EXPECT_EQ(fitted.plan.memory.limit_bytes, free.plan.memory.limit_bytes) << "it keeps its own";
+  EXPECT_THAT(line(fitted.plan, "predicted_peak"),
+              HasSubstr("; the least memory_limit of all ranks leaves a stage "));
+  told.least_room_bytes = 1 << 20;
+  EXPECT_THAT([&] { fit_memory(told); },
+              ::testing::ThrowsMessage<ConfigError>(
+                  HasSubstr("[plan] the least memory.limit of all ranks leaves a stage 1.0 MiB")));
 }
 
 TEST_F(StageFit, divides_the_limit_among_stages_in_threads) {
@@ -374,6 +516,10 @@ TEST_F(StageFit, refuses_a_model_that_its_ranks_cannot_make) {
   const Fitted fitted = fit_in(0, config_);
   const int64_t whole = fitted.stages[0].whole_bytes;
   EXPECT_GT(whole, largest(fitted));
+  EXPECT_GE(predicted_peak(fitted), whole);
+  RunConfig threads = config_;
+  threads.parallel.ranks = "threads";
+  EXPECT_GT(predicted_peak(fit_in(0, threads)), 2 * whole) << "the first rank's and the last's";
   EXPECT_THAT(refusal(just_below(whole), config_),
               HasSubstr("to make the whole model, before it drops what other stages hold"));
 }
@@ -389,13 +535,16 @@ TEST_F(StageFit, of_a_run_that_one_rank_cannot_hold_is_told_and_holds) {
   while (refusal(limit, whole) == "accepted") limit -= limit / 16;
   const std::string error = refusal(limit, whole);
   EXPECT_THAT(error, HasSubstr("; parallel.pipeline = 2"));
-  EXPECT_THAT(error, HasSubstr("on as many ranks with this limit each needs at most "));
+  EXPECT_THAT(error, HasSubstr(" on 2 ranks with " + size_text(limit) + " each needs at most "));
   RunConfig staged = whole;
   staged.parallel.pipeline = 2;
   if (error.find("parallel.pipeline = 2 with memory.recompute = [\"*\"]") != std::string::npos) {
     staged.memory.recompute = {"*"};
   }
   EXPECT_EQ(refusal(limit, staged), "accepted");
+  // Two and four stages do not divide three ranks.
+  machine_.world_size = machine_.local_ranks = 3;
+  EXPECT_THAT(refusal(limit, whole), HasSubstr("; parallel.pipeline = 3"));
 }
 
 }  // namespace

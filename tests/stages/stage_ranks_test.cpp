@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <set>
 #include <string>
 #include <vector>
@@ -228,6 +229,32 @@ TEST(StageRanks, that_overwrite_what_a_backward_needs_are_told_what_may_have_don
   TANREN_EXPECT_CONTAINS(error,
                          "fix the task's backward (2 microbatches were in flight: a block may have "
                          "saved a buffer that it updates in place");
+}
+
+// Below everything that is trained nothing is kept, however many microbatches are on their way.
+TEST(StageRanks, that_run_out_of_memory_count_the_microbatches_that_hold_some) {
+  const StagedModel model("mlp", "fp32");
+  for (const bool is_frozen : {true, false}) {
+    StagedRun run = model.run(1);
+    run.stages = 2;
+    run.schedule = PipelineSchedule::gpipe;
+    if (is_frozen) run.config.model.freeze = {"hidden.*"};
+    const StagedRun plain = run;
+    run.make_task = [plain] {
+      Task task = plain.task();
+      auto& forward = task.phases.front().forward;
+      forward = [inner = forward, calls = 0](const Batch& batch) mutable {
+        if (++calls == 3) throw std::bad_alloc();
+        return inner(batch);
+      };
+      return task;
+    };
+    const std::string error =
+        error_of<MemoryError>([&] { on_mesh(run, [](StageRank& rank) { rank.step(); }); });
+    TANREN_EXPECT_CONTAINS(error, "step 1, forward of microbatch 3, stage 1 of 2: out of memory");
+    TANREN_EXPECT_CONTAINS(error, is_frozen ? " with 1 samples, 0 others in flight"
+                                            : " with 1 samples, 2 others in flight");
+  }
 }
 
 TEST(StageRanks, that_would_each_change_a_buffer_of_their_own_are_refused) {

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string>
 
 namespace tanren::testing {
 
@@ -54,7 +55,9 @@ inline void expect_any_allocation_may_fail(const RunConfig& config, const Datase
   EXPECT_EQ(expected.recoveries, 0);
   int64_t injections = 0, recoveries = 0;
   double worst = 0;
-  for (int64_t index = 0;; index += allocation_stride(5)) {
+  const int64_t stride = allocation_stride(5), first = first_allocation(stride);
+  SCOPED_TRACE("from allocation " + std::to_string(first));
+  for (int64_t index = first;; index += stride) {
     const InjectedStep got = injected_step(config, data, index);
     if (!got.failed) break;
     ++injections;
