@@ -19,6 +19,8 @@ enum class ReleaseCache { never, pressure, step };               // memory.relea
 enum class Backend { single, gloo, nccl, threads };              // parallel.backend
 enum class Compress { none, bf16, fp16 };                        // parallel.compress
 enum class RankBuffers { mean, first, synchronised };            // parallel.buffers
+enum class QuantizeScheme { none, weights, dynamic, calibrated };  // quantize.scheme
+enum class RangeKind { mse, minmax };                            // quantize.range
 
 template <typename Value>
 struct Words;
@@ -51,6 +53,14 @@ struct Words<RankBuffers> {
   static constexpr std::string_view all[] = {"mean", "first", "synchronised"};
 };
 
+template <>
+struct Words<QuantizeScheme> {
+  static constexpr std::string_view all[] = {"none", "weights", "dynamic", "static"};
+};
+template <>
+struct Words<RangeKind> {
+  static constexpr std::string_view all[] = {"mse", "minmax"};
+};
 template <>
 struct Words<PipelineSchedule> {  // parallel.pipeline_schedule
   static constexpr std::string_view all[] = {"gpipe", "1f1b"};
