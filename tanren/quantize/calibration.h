@@ -7,6 +7,7 @@
 #include "tanren/base/task.h"
 #include "tanren/plan/plan.h"
 #include "tanren/quantize/quantized_parameters.h"
+#include "tanren/quantize/readers.h"
 
 #include <cstdint>
 #include <map>
@@ -22,15 +23,15 @@ using WeightReaders = std::map<std::string, WeightReader, std::less<>>;
 // By the names of weights.
 using InputScales = std::map<std::string, InputScale, std::less<>>;
 
-// `readers` without the weights that a pattern matches. Throws a ConfigError for a pattern that
-// matches no parameter of `module`.
-WeightReaders without_kept(WeightReaders readers, const std::vector<std::string>& keep,
-                           const torch::nn::Module& module);
+// Those of `found`, the parameters of a task, that an 8-bit operator can read and no pattern of
+// `keep` matches. Throws a ConfigError for a pattern that matches none of all parameters.
+WeightReaders weights_to_quantize(const std::vector<ParameterReaders>& found,
+                                  const std::vector<std::string>& keep);
 
 class Calibration {
  public:
-  // Tracks the inputs of the weights that linear layers and convolutions read. Throws an Error for a
-  // name that the task's module does not have.
+  // Tracks the inputs of the weights that linear layers and convolutions read. Throws an Error for
+  // a name that the task's module does not have. The module stays where it is from now on.
   Calibration(Task task, const WeightReaders& readers, RangeKind range);
   ~Calibration();
   Calibration(const Calibration&) = delete;
@@ -57,10 +58,11 @@ class Calibration {
   int64_t num_samples_ = 0;
 };
 
-// The 8-bit weights of `readers`. static: with the inputs' scales, of which linear layers and
-// convolutions need one. dynamic: linear layers and embeddings, without. weights: all, without.
-// Throws an InputError, which names the weight, if it is not fp32 or has a number that is not
-// finite, and an Error if a scale is missing.
+// The 8-bit weights of `readers`, with a scale per output channel. static: with the scales of
+// inputs, of which linear layers and convolutions need one. dynamic: without, and without
+// convolutions. weights: all, without scales of inputs. Throws an InputError, which names the
+// weight, if it is neither fp32 nor bf16 or has a number that is not finite, and an Error if the
+// scale of an input is missing.
 QuantizedParameters quantized_parameters(const torch::nn::Module& module,
                                          const WeightReaders& readers, QuantizeScheme scheme,
                                          const InputScales& inputs = {});

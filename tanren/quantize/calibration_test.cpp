@@ -21,19 +21,20 @@ using testing::error_of;
 
 // Reads its weights in all the ways in which models do.
 struct ReadingModel : torch::nn::Module {
-  at::Tensor table, conv, in, middle, out, unused;
-  std::vector<at::Tensor> read;  // what `in`, `middle`, `out` and `conv` read, of all forwards
+  at::Tensor table, conv, in, middle, projection, out, unused;
+  // What in, middle, out, conv and projection read, of all forwards.
+  std::vector<at::Tensor> read = std::vector<at::Tensor>(5);
   bool seen_training = false;
 
   ReadingModel() {
     at::manual_seed(5);
-    table = register_parameter("table", at::randn({9, 4}));
-    conv = register_parameter("conv", at::randn({4, 3, 3, 3}));
-    in = register_parameter("in.weight", at::randn({6, 4}));
-    middle = register_parameter("middle.weight", at::randn({6, 6}));  // square: t() has its sizes
-    out = register_parameter("out.weight", at::randn({5, 6}));
-    unused = register_parameter("unused.weight", at::randn({5, 6}));
-    read.resize(4);
+    table = add("table", {9, 4});
+    conv = add("conv", {4, 3, 3, 3});
+    in = add("in", {6, 4});
+    middle = add("middle", {6, 6});  // square: t() has its sizes
+    projection = add("projection", {6, 6});
+    out = add("out", {5, 6});
+    unused = add("unused", {5, 6});
   }
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& images) {
     seen_training = seen_training || is_training();
@@ -44,13 +45,19 @@ struct ReadingModel : torch::nn::Module {
     const at::Tensor first = at::linear(rows, in).relu();
     keep(1, first.view({-1, 6}));
     const at::Tensor second = at::addmm(at::ones({6}), first.view({-1, 6}), middle.t());
-    // Other products, whose factors are no input of a layer.
-    const at::Tensor third = second + at::matmul(1000 * second, middle) * 1e-9;
-    keep(2, third);
-    return at::matmul(third, out.t());
+    keep(4, second);
+    const at::Tensor third = at::matmul(second, projection).tanh();
+    // A product in another form, whose factor is not what the layer reads.
+    const at::Tensor fourth = third + at::matmul(1000 * third, middle) * 1e-9;
+    keep(2, fourth);
+    return at::matmul(fourth, out.t());
   }
 
  private:
+  at::Tensor add(const std::string& layer, at::IntArrayRef sizes) {
+    const auto owner = register_module(layer, std::make_shared<torch::nn::Module>());
+    return owner->register_parameter("weight", at::randn(sizes));
+  }
   void keep(size_t of, const at::Tensor& x) {
     const at::Tensor flat = x.flatten();
     read[of] = read[of].defined() ? at::cat({read[of], flat}) : flat;
@@ -59,10 +66,11 @@ struct ReadingModel : torch::nn::Module {
 
 struct ReadingTask {
   std::shared_ptr<ReadingModel> model = std::make_shared<ReadingModel>();
-  WeightReaders readers = {{"table", WeightReader::embedding},
-                           {"conv", WeightReader::convolution},
+  WeightReaders readers = {{"table.weight", WeightReader::embedding},
+                           {"conv.weight", WeightReader::convolution},
                            {"in.weight", WeightReader::linear},
                            {"middle.weight", WeightReader::linear},
+                           {"projection.weight", WeightReader::projection},
                            {"out.weight", WeightReader::linear}};
   at::Tensor outputs;
 
@@ -132,12 +140,13 @@ TEST(Calibration, gives_each_layer_the_range_of_what_it_read) {
     calibration.predict(ReadingTask::batch(9));
     calibration.predict(ReadingTask::batch(4));
     const auto inputs = calibration.inputs();
-    ASSERT_EQ(inputs.size(), 4u);  // the table's indices have none
+    ASSERT_EQ(inputs.size(), 5u);  // the table's indices have none
     const auto& read = reading.model->read;
     expect_scale(inputs.at("in.weight"), range_of(read[0], kind), "in");
     expect_scale(inputs.at("middle.weight"), range_of(read[1], kind), "middle");
     expect_scale(inputs.at("out.weight"), range_of(read[2], kind), "out");
-    expect_scale(inputs.at("conv"), range_of(read[3], kind), "conv");
+    expect_scale(inputs.at("conv.weight"), range_of(read[3], kind), "conv");
+    expect_scale(inputs.at("projection.weight"), range_of(read[4], kind), "projection");
   }
 }
 
@@ -170,7 +179,7 @@ TEST(Calibration, takes_all_parts_of_a_prediction_in_rows) {
   Calibration calibration(task, reading.readers, RangeKind::minmax);
   calibration.predict(ReadingTask::batch(10));
   EXPECT_EQ(reading.model->read[3].numel(), 10 * 3 * 5 * 5);
-  expect_scale(calibration.inputs().at("conv"),
+  expect_scale(calibration.inputs().at("conv.weight"),
                range_of(ReadingTask::batch(10)["images"], RangeKind::minmax), "conv");
 }
 
@@ -181,48 +190,55 @@ TEST(QuantizedParameters, are_those_that_the_scheme_takes) {
   for (const auto& [name, reader] : reading.readers) inputs[name] = {.scale = 0.5F, .zero_point = 3};
   const auto fixed =
       quantized_parameters(module, reading.readers, QuantizeScheme::calibrated, inputs);
-  EXPECT_EQ(fixed.size(), 5u);
-  EXPECT_FALSE(fixed.at("table").input.has_value());
-  EXPECT_EQ(fixed.at("conv").input.value().zero_point, 3);
+  EXPECT_EQ(fixed.size(), 6u);
+  EXPECT_FALSE(fixed.at("table.weight").input.has_value());
+  EXPECT_EQ(fixed.at("conv.weight").input.value().zero_point, 3);
   EXPECT_EQ(fixed.at("in.weight").input.value().scale, 0.5F);
-  EXPECT_EQ(fixed.at("conv").reader, WeightReader::convolution);
-  const QuantizedWeight weight = quantize_weight(module.named_parameters()["out.weight"], "out");
+  EXPECT_EQ(fixed.at("conv.weight").reader, WeightReader::convolution);
+  const QuantizedWeight weight = quantize_weight(module.out, "out");
   EXPECT_TRUE(at::equal(fixed.at("out.weight").weight.values, weight.values));
   EXPECT_TRUE(at::equal(fixed.at("out.weight").weight.scales, weight.scales));
+  const QuantizedWeight turned = quantize_weight(module.projection.t(), "projection");
+  EXPECT_TRUE(at::equal(fixed.at("projection.weight").weight.values, turned.values));
 
   const auto dynamic = quantized_parameters(module, reading.readers, QuantizeScheme::dynamic);
-  EXPECT_EQ(dynamic.size(), 4u);
-  EXPECT_EQ(dynamic.count("conv"), 0u);
+  EXPECT_EQ(dynamic.size(), 5u);
+  EXPECT_EQ(dynamic.count("conv.weight"), 0u);
   EXPECT_FALSE(dynamic.at("in.weight").input.has_value());
-  EXPECT_EQ(quantized_parameters(module, reading.readers, QuantizeScheme::weights).size(), 5u);
+  EXPECT_EQ(quantized_parameters(module, reading.readers, QuantizeScheme::weights).size(), 6u);
 
-  inputs.erase("conv");
+  inputs.erase("conv.weight");
   TANREN_EXPECT_CONTAINS(error_of<Error>([&] {
                            (void)quantized_parameters(module, reading.readers,
                                                       QuantizeScheme::calibrated, inputs);
                          }),
-                         "conv has no scale of its input");
+                         "conv.weight has no scale of its input");
 }
 
-TEST(QuantizedParameters, refuses_weights_other_than_fp32) {
+TEST(QuantizedParameters, refuses_weights_of_other_dtypes) {
   const ReadingTask reading;
   reading.model->to(at::kDouble);
   TANREN_EXPECT_CONTAINS(error_of<InputError>([&] {
                            (void)quantized_parameters(*reading.model, reading.readers,
                                                       QuantizeScheme::dynamic);
                          }),
-                         "has dtype Double; give fp32 weights");
+                         "has dtype Double; give fp32 or bf16 weights");
 }
 
-TEST(QuantizedParameters, keep_leaves_out_what_a_pattern_matches_and_refuses_one_that_matches_none) {
-  const ReadingTask reading;
-  const auto left = without_kept(reading.readers, {"in.*", "unused.weight"}, *reading.model);
+TEST(QuantizedParameters, keep_leaves_out_what_a_pattern_matches_and_refuses_one_without_a_match) {
+  ReadingTask reading;
+  const auto found = find_readers(reading.task(), ReadingTask::batch(2));
+  const auto all = weights_to_quantize(found, {});
+  EXPECT_EQ(all.count("unused.weight") + all.count("middle.weight"), 0u);  // read in two ways
+  EXPECT_EQ(all.at("projection.weight"), WeightReader::projection);
+  EXPECT_EQ(all.at("conv.weight"), WeightReader::convolution);
+  EXPECT_EQ(all.size(), 5u);
+  const auto left = weights_to_quantize(found, {"in.*", "unused.weight"});
   EXPECT_EQ(left.size(), 4u);
   EXPECT_EQ(left.count("in.weight"), 0u);
-  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] {
-                           (void)without_kept(reading.readers, {"oot.*"}, *reading.model);
-                         }),
-                         "[quantize] keep \"oot.*\" matches no parameter");
+  TANREN_EXPECT_CONTAINS(
+      error_of<ConfigError>([&] { (void)weights_to_quantize(found, {"oot.*"}); }),
+      "[quantize] keep \"oot.*\" matches no parameter");
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tanren/quantize/fold.h"
 
+#include "tanren/base/value_tensors.h"
+#include "tanren/dry/dry_batch.h"
 #include "tanren/dry/dry_observer.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/quantize/evaluation_forward.h"
@@ -80,13 +82,8 @@ class ModuleTensors {
 
 std::vector<at::Tensor> tensors_in(c10::ArrayRef<c10::IValue> values) {
   std::vector<at::Tensor> tensors;
-  const auto take = [&](const c10::IValue& value) {
-    if (value.isTensor() && value.toTensor().defined()) tensors.push_back(value.toTensor());
-  };
   for (const c10::IValue& value : values) {
-    take(value);
-    if (!value.isList()) continue;
-    for (const c10::IValue& item : value.toListRef()) take(item);
+    for_each_tensor(value, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
   }
   return tensors;
 }
@@ -202,16 +199,6 @@ class NormFinder final : public DryObserver {
   int64_t depth_ = 0;
 };
 
-Batch without_values(const Batch& batch) {
-  Batch shapes;
-  shapes.ids = batch.ids;
-  for (const auto& [name, field] : batch.fields) {
-    const auto options = at::TensorOptions(field.scalar_type()).device(at::kMeta);
-    shapes.fields.set(name, at::empty(field.sizes(), options));
-  }
-  return shapes;
-}
-
 // Returns whether the norm's scale is finite.
 bool fold(const FoldedConvolution& convolution) {
   const NormAfter& norm = *convolution.norm;
@@ -244,7 +231,7 @@ std::vector<std::string> fold_batch_norms(const Task& task, const Batch& batch) 
   NormFinder finder(*task.module);
   {
     const DryScope dry(&finder, kRealConstants);
-    evaluation_forward(task, without_values(batch));
+    evaluation_forward(task, without_memory(batch));
   }
   std::vector<std::string> names;
   for (const FoldedConvolution& convolution : finder.found()) {
