@@ -401,7 +401,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   }
   const std::vector<std::string> of_quantize = {"scheme", "keep", "samples", "range", "tolerance"};
   for (const auto& key : of_quantize) covered.insert("quantize." + key);  // below
-  for (const char* of_o2 : {"keep_batchnorm_fp32", "master_weights"}) {  // the same
+  for (const char* of_o2 : {"keep_batchnorm_fp32", "master_weights"}) {   // the same
     covered.insert(std::string("precision.") + of_o2);
   }
   for (const char* source : {"data.train.", "data.eval."}) {
@@ -482,13 +482,13 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
     covered.insert(key);
   }
   for (const auto& key : all_keys()) EXPECT_EQ(covered.count(key), 1u) << key;
-  RunConfig rest = parse(
-      kGood, {"run.epochs=none", "run.steps=7", "optimizer.kind=sgd", "optimizer.dampening=0.25",
-              "data.train.classes=4", "data.eval.kind=csv", "data.eval.path=e",
-              "data.eval.classes=5", "data.train.only_classes=[1, 3]",
-              "data.eval.only_classes=[1, 3]", "parallel.ranks=threads", "parallel.devices=[2]",
-              "quantize.scheme=static", "quantize.keep=[\"a.*\", b]", "quantize.samples=9",
-              "quantize.range=minmax", "quantize.tolerance=0.25"});
+  RunConfig rest =
+      parse(kGood, {"run.epochs=none", "run.steps=7", "optimizer.kind=sgd",
+                    "optimizer.dampening=0.25", "data.train.classes=4", "data.eval.kind=csv",
+                    "data.eval.path=e", "data.eval.classes=5", "data.train.only_classes=[1, 3]",
+                    "data.eval.only_classes=[1, 3]", "parallel.ranks=threads",
+                    "parallel.devices=[2]", "quantize.scheme=static", "quantize.keep=[\"a.*\", b]",
+                    "quantize.samples=9", "quantize.range=minmax", "quantize.tolerance=0.25"});
   EXPECT_EQ(rest.quantize.keep, (std::vector<std::string>{"a.*", "b"}));
   EXPECT_EQ(rest.data.train.only_classes, (std::vector<std::string>{"1", "3"}));
   EXPECT_EQ(differing_keys(rest, parse(to_toml(rest))), std::vector<std::string>());

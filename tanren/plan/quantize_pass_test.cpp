@@ -19,9 +19,8 @@ struct Quantized {
     config.quantize.scheme = scheme;
     profile.train_samples = 1000;
     profile.metrics = {"accuracy"};
-    profile.parameters = {{"stem.weight", {8, 3, 3, 3}},
-                          {"head.weight", {10, 8}},
-                          {"head.bias", {10}}};
+    profile.parameters = {
+        {"stem.weight", {8, 3, 3, 3}}, {"head.weight", {10, 8}}, {"head.bias", {10}}};
     profile.num_parameters = profile.num_trainable = 306;
   }
   Plan plan() const { return make_plan(config, {}, profile); }

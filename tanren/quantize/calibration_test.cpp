@@ -128,9 +128,8 @@ TEST(Calibration, names_the_weight_whose_layer_reads_what_is_not_finite) {
     reading.model->in[2][1] = std::numeric_limits<float>::quiet_NaN();
   }
   Calibration calibration(reading.task(), reading.readers, RangeKind::minmax);
-  TANREN_EXPECT_CONTAINS(
-      error_of<InputError>([&] { calibration.predict(ReadingTask::batch(9)); }),
-      "the input of middle.weight has a number that is not finite");
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] { calibration.predict(ReadingTask::batch(9)); }),
+                         "the input of middle.weight has a number that is not finite");
 }
 
 TEST(Calibration, gives_each_layer_the_range_of_what_it_read) {
@@ -168,13 +167,13 @@ TEST(Calibration, takes_all_parts_of_a_prediction_in_rows) {
   ReadingTask reading;
   Task task = reading.task();
   task.predict_rows = [model = reading.model](const Batch& batch) {
-    return PredictionRows{.rows = batch.size(), .at_once = 4, .part = [=](int64_t from, int64_t to) {
-                            return Prediction{
-                                .terms = {},
-                                .outputs = model->forward(batch["ids"].slice(0, from, to),
-                                                          batch["images"].slice(0, from, to)),
-                                .targets = {}};
-                          }};
+    return PredictionRows{
+        .rows = batch.size(), .at_once = 4, .part = [=](int64_t from, int64_t to) {
+          return Prediction{.terms = {},
+                            .outputs = model->forward(batch["ids"].slice(0, from, to),
+                                                      batch["images"].slice(0, from, to)),
+                            .targets = {}};
+        }};
   };
   Calibration calibration(task, reading.readers, RangeKind::minmax);
   calibration.predict(ReadingTask::batch(10));
@@ -187,7 +186,8 @@ TEST(QuantizedParameters, are_those_that_the_scheme_takes) {
   const ReadingTask reading;
   const auto& module = *reading.model;
   InputScales inputs;
-  for (const auto& [name, reader] : reading.readers) inputs[name] = {.scale = 0.5F, .zero_point = 3};
+  for (const auto& [name, reader] : reading.readers)
+    inputs[name] = {.scale = 0.5F, .zero_point = 3};
   const auto fixed =
       quantized_parameters(module, reading.readers, QuantizeScheme::calibrated, inputs);
   EXPECT_EQ(fixed.size(), 6u);

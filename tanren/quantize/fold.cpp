@@ -123,8 +123,8 @@ class NormFinder final : public DryObserver {
     for (const at::Tensor& tensor : read) tensors_.note(tensor);
     std::optional<FoldedConvolution> convolution;
     if (is_convolution(name, arguments)) {
-      convolution = FoldedConvolution{.weight = tensor_of(arguments[1]),
-                                      .bias = tensor_of(arguments[2])};
+      convolution =
+          FoldedConvolution{.weight = tensor_of(arguments[1]), .bias = tensor_of(arguments[2])};
     }
     auto norm = norm_by_running_statistics(name, arguments);
     run_below(run);

@@ -67,8 +67,7 @@ struct NormedModel : torch::nn::Module {
 
  private:
   void add(const std::string& name, int64_t in, int64_t out, bool has_bias, bool is_affine) {
-    units[name] =
-        register_module(name, std::make_shared<NormedUnit>(in, out, has_bias, is_affine));
+    units[name] = register_module(name, std::make_shared<NormedUnit>(in, out, has_bias, is_affine));
   }
 };
 
@@ -100,15 +99,16 @@ double relative_difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 TEST(Fold, leaves_the_outputs_and_the_names_of_all_tensors) {
-  for (const auto [dtype, most] : {std::pair(at::kFloat, 1e-5), std::pair(at::kDouble, 1e-12)}) {
+  for (const auto& [dtype, most] : {std::pair(at::kFloat, 1e-5), std::pair(at::kDouble, 1e-12)}) {
     const auto model = std::make_shared<NormedModel>();
     model->to(dtype);
     const Batch batch = images_of(dtype);
     const at::Tensor before = evaluated(model, batch);
-    const auto parameters = model->named_parameters().keys(), buffers = model->named_buffers().keys();
+    const auto parameters = model->named_parameters().keys(),
+               buffers = model->named_buffers().keys();
     const auto folded = fold_batch_norms(normed_task(model), batch);
-    EXPECT_EQ(folded, (std::vector<std::string>{"plain.weight", "biased.weight",
-                                                "not_affine.weight"}));
+    EXPECT_EQ(folded,
+              (std::vector<std::string>{"plain.weight", "biased.weight", "not_affine.weight"}));
     const at::Tensor after = evaluated(model, batch);
     EXPECT_LT(relative_difference(after, before), most);
     EXPECT_FALSE(at::equal(after, before));  // it was computed in another way
@@ -146,7 +146,9 @@ TEST(Fold, puts_the_norms_scale_into_the_weight_and_leaves_its_shift_alone_actin
     const Values now = copies(name);
     const at::Tensor factor = factor_of(old);
     EXPECT_TRUE(near(now.weight, old.weight * factor.view({-1, 1, 1, 1})));
-    if (old.bias.defined()) EXPECT_TRUE(near(now.bias, old.bias * factor));
+    if (old.bias.defined()) {
+      EXPECT_TRUE(near(now.bias, old.bias * factor));
+    }
     EXPECT_TRUE(near(now.shift, old.shift - old.mean * factor));
     EXPECT_TRUE(at::equal(now.scale, at::ones_like(now.scale)));
     EXPECT_TRUE(at::equal(now.mean, at::zeros_like(now.mean)));

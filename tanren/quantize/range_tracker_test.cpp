@@ -81,7 +81,7 @@ InputScale tracked(RangeKind kind, const std::vector<at::Tensor>& parts) {
 }
 
 TEST(RangeTracker, refuses_numbers_that_are_not_finite_and_names_the_weight) {
-  for (const double bad : {std::nan(""), INFINITY, -INFINITY}) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
     at::Tensor x = at::ones({3, 5});
     x[1][2] = bad;
     for (const auto kind : {RangeKind::minmax, RangeKind::mse}) {
@@ -92,9 +92,10 @@ TEST(RangeTracker, refuses_numbers_that_are_not_finite_and_names_the_weight) {
 }
 
 TEST(RangeTracker, refuses_a_range_of_nothing) {
-  TANREN_EXPECT_CONTAINS(
-      error_of<Error>([] { (void)tracked(RangeKind::mse, {at::empty({0, 4})}); }),
-      "layer.weight was never seen");
+  TANREN_EXPECT_CONTAINS(error_of<Error>([] {
+                           (void)tracked(RangeKind::mse, {at::empty({0, 4})});
+                         }),
+                         "layer.weight was never seen");
 }
 
 TEST(RangeTracker, a_constant_input_is_exact) {
@@ -104,9 +105,8 @@ TEST(RangeTracker, a_constant_input_is_exact) {
       const InputScale input = tracked(kind, {x, x});
       check_input_scale(input, "constant");
       const float inverse = 1 / input.scale;  // as quantized_linear rounds
-      const float byte =
-          std::clamp(std::nearbyint(number * inverse) + static_cast<float>(input.zero_point), 0.0F,
-                     255.0F);
+      const float byte = std::clamp(
+          std::nearbyint(number * inverse) + static_cast<float>(input.zero_point), 0.0F, 255.0F);
       EXPECT_EQ((byte - static_cast<float>(input.zero_point)) * input.scale, number) << number;
     }
   }
@@ -143,7 +143,9 @@ TEST(RangeTracker, mse_finds_the_range_with_the_least_squared_error) {
     const double all = squared_error(cases[i], tracked(RangeKind::minmax, {x}));
     EXPECT_LE(found, 1.05 * least_error(cases[i]));
     EXPECT_LE(found, 1.03 * all);
-    if (i == 1 || i == 2) EXPECT_LT(found, 0.5 * all);  // it clamps
+    if (i == 1 || i == 2) {
+      EXPECT_LT(found, 0.5 * all);  // it clamps
+    }
   }
 }
 
@@ -174,14 +176,16 @@ TEST(RangeTracker, the_range_is_the_same_bit_by_bit_in_any_split_and_order) {
 
 TEST(NumberCounts, keeps_short_numbers_as_they_are_and_others_to_a_two_thousandth) {
   NumberCounts counts;
-  const std::vector<float> numbers = {0.5F,   -3,     0.5F, 0, -0.0F, 1e-40F,
-                                      3.4e38F, -1e-3F, 255, 1.0F / 3};
+  const std::vector<float> numbers = {0.5F,   -3,      0.5F,   0,   -0.0F,
+                                      1e-40F, 3.4e38F, -1e-3F, 255, 1.0F / 3};
   counts.add(numbers.data(), std::ssize(numbers));
   const auto bins = counts.bins();
   double total = 0;
   for (size_t i = 0; i < bins.size(); ++i) {
     total += bins[i].count;
-    if (i > 0) EXPECT_LE(bins[i - 1].value, bins[i].value);
+    if (i > 0) {
+      EXPECT_LE(bins[i - 1].value, bins[i].value);
+    }
     const bool is_near = std::any_of(numbers.begin(), numbers.end(), [&](float number) {
       const auto wide = static_cast<double>(number);
       return std::abs(wide - bins[i].value) <= std::abs(wide) / 2048 + 1e-41;

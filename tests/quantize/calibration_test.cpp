@@ -88,7 +88,7 @@ InputScales calibrated_in(const ZooCase& one, const std::vector<int64_t>& sizes,
 TEST(CalibratedModels, folding_their_norms_leaves_their_outputs) {
   for (const ZooCase& one : zoo_cases()) {
     SCOPED_TRACE(one.options.kind);
-    for (const auto [dtype, most] : {std::pair(at::kFloat, 1e-5), std::pair(at::kDouble, 1e-12)}) {
+    for (const auto& [dtype, most] : {std::pair(at::kFloat, 1e-5), std::pair(at::kDouble, 1e-12)}) {
       const Task task = one.task(dtype);
       const Batch batch = one.batch(dtype);
       const at::Tensor before = outputs_of(task, batch);

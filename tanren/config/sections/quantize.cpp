@@ -5,7 +5,8 @@ namespace tanren {
 
 void fields(FieldList& add, QuantizeOptions& o) {
   add("scheme", &o.scheme,
-      "Which numbers become 8-bit: none, weights, dynamic (weights, and inputs with a scale per row "
+      "Which numbers become 8-bit: none, weights, dynamic (weights, and inputs with a scale per "
+      "row "
       "at run time), static (weights, and inputs with a scale per layer from a calibration).");
   add("keep", &o.keep,
       "Patterns of parameters that stay as they are (* any run, ? one character).");
@@ -30,7 +31,8 @@ void check_quantize(Problems& p, const RunConfig& config) {
   }
   if (o.scheme != "static") p.unused("quantize.", {"range"}, "quantize.scheme", o.scheme);
   const std::string asked = "quantize.scheme \"" + o.scheme + "\"";
-  p.check(config.precision.level.empty(), asked + " makes 8-bit weights from fp32 ones, and "
+  p.check(config.precision.level.empty(), asked +
+                                              " makes 8-bit weights from fp32 ones, and "
                                               "precision.level is \"" +
                                               config.precision.level + "\"; drop one of them");
   p.check(config.parallel.pipeline <= 1,
