@@ -33,6 +33,7 @@ int64_t tokens_of(const GlobalBatch& batch) {
 
 Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
                      const std::function<void(const char*, at::Device)>& stage) {
+  refuse_quantized_training(config);
   Prepared prepared = prepare(without_stages(config, registry), registry, /*has_weights=*/false, "",
                               {.datasets = std::move(datasets)});
   fit(prepared);

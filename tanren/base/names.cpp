@@ -1,5 +1,8 @@
 #include "tanren/base/names.h"
 
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+
 #include <algorithm>
 
 namespace tanren {
@@ -66,6 +69,18 @@ std::string nearest(std::string_view name, const std::vector<std::string>& known
     }
   }
   return best;
+}
+
+void check_matches(std::string_view key, const std::vector<std::string>& patterns,
+                   const std::vector<std::string>& parameters) {
+  for (const auto& pattern : patterns) {
+    const bool fits = std::any_of(parameters.begin(), parameters.end(),
+                                  [&](const auto& name) { return matches(pattern, name); });
+    if (fits) continue;
+    const std::string near = nearest(pattern, parameters);
+    throw ConfigError(fmt::format("{} \"{}\" matches no parameter{}; fix or drop it", key, pattern,
+                                  near.empty() ? "" : " (nearest: " + near + ")"));
+  }
 }
 
 std::string join(const std::vector<std::string>& words, std::string_view separator) {

@@ -50,6 +50,7 @@ std::vector<Field> fields_of(RunConfig& config) {
   section("metrics", config.metrics);
   section("generate", config.generate);
   section("predict", config.predict);
+  section("quantize", config.quantize);
   return list.fields;
 }
 

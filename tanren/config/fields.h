@@ -97,6 +97,7 @@ void fields(FieldList& add, CheckpointOptions& o);
 void fields(FieldList& add, MetricsOptions& o);
 void fields(FieldList& add, GenerateOptions& o);
 void fields(FieldList& add, PredictOptions& o);
+void fields(FieldList& add, QuantizeOptions& o);
 
 // The fields of one section or table. Each key is `prefix` and the name in the section.
 template <typename Options>

@@ -60,6 +60,8 @@ struct Change {
         {"evaluate.checkpoint", "best"},
         {"predict.scores", "all"},
         {"predict.broken", "skip"},
+        {"quantize.scheme", "static"},
+        {"quantize.range", "minmax"},
         {"early_stop.metric", "accuracy"},
         {"early_stop.mode", "max"},
         {"checkpoint.metric", "accuracy"},
@@ -195,7 +197,8 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "generate.length_penalty",
                                             "generate.stop_token",
                                             "predict.scores",
-                                            "predict.broken"}));
+                                            "predict.broken",
+                                            "quantize.tolerance"}));
 }
 
 TEST(Identity, how_it_is_evaluated_may_change_unless_evaluations_decide_over_the_run) {
@@ -396,7 +399,9 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   for (const char* alone : {"model.from_hf", "run.fork_from", "data.split"}) {  // own tests
     covered.insert(alone);
   }
-  for (const char* of_o2 : {"keep_batchnorm_fp32", "master_weights"}) {  // the same
+  const std::vector<std::string> of_quantize = {"scheme", "keep", "samples", "range", "tolerance"};
+  for (const auto& key : of_quantize) covered.insert("quantize." + key);  // below
+  for (const char* of_o2 : {"keep_batchnorm_fp32", "master_weights"}) {   // the same
     covered.insert(std::string("precision.") + of_o2);
   }
   for (const char* source : {"data.train.", "data.eval."}) {
@@ -417,6 +422,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       std::set<std::string> left = {
           "run.steps",  "model.kind",   "data.train.kind", "data.eval.kind", "optimizer.kind",
           "model.loss", "average.kind", "model.from_hf",   "run.fork_from",  "data.split"};
+      for (const auto& key : of_quantize) left.insert("quantize." + key);
       if (synthetic) left.insert("data.encoding");  // there is no text
       for (const auto& key : of_other_kinds()) left.insert(key);
       for (const char* key : {"beta1", "beta2", "eps", "amsgrad"}) {
@@ -476,11 +482,14 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
     covered.insert(key);
   }
   for (const auto& key : all_keys()) EXPECT_EQ(covered.count(key), 1u) << key;
-  RunConfig rest = parse(
-      kGood, {"run.epochs=none", "run.steps=7", "optimizer.kind=sgd", "optimizer.dampening=0.25",
-              "data.train.classes=4", "data.eval.kind=csv", "data.eval.path=e",
-              "data.eval.classes=5", "data.train.only_classes=[1, 3]",
-              "data.eval.only_classes=[1, 3]", "parallel.ranks=threads", "parallel.devices=[2]"});
+  RunConfig rest =
+      parse(kGood, {"run.epochs=none", "run.steps=7", "optimizer.kind=sgd",
+                    "optimizer.dampening=0.25", "data.train.classes=4", "data.eval.kind=csv",
+                    "data.eval.path=e", "data.eval.classes=5", "data.train.only_classes=[1, 3]",
+                    "data.eval.only_classes=[1, 3]", "parallel.ranks=threads",
+                    "parallel.devices=[2]", "quantize.scheme=static", "quantize.keep=[\"a.*\", b]",
+                    "quantize.samples=9", "quantize.range=minmax", "quantize.tolerance=0.25"});
+  EXPECT_EQ(rest.quantize.keep, (std::vector<std::string>{"a.*", "b"}));
   EXPECT_EQ(rest.data.train.only_classes, (std::vector<std::string>{"1", "3"}));
   EXPECT_EQ(differing_keys(rest, parse(to_toml(rest))), std::vector<std::string>());
 }

@@ -21,6 +21,7 @@
 #include "tanren/config/sections/parallel.h"
 #include "tanren/config/sections/precision.h"
 #include "tanren/config/sections/predict.h"
+#include "tanren/config/sections/quantize.h"
 #include "tanren/config/sections/run.h"
 #include "tanren/config/sections/schedule.h"
 
@@ -50,6 +51,7 @@ struct RunConfig {
   MetricsOptions metrics;
   GenerateOptions generate;
   PredictOptions predict;
+  QuantizeOptions quantize;
   std::set<std::string> asked;  // full keys that the file or --set gave
 };
 

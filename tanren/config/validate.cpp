@@ -32,6 +32,7 @@ void check_all(Problems& p, const RunConfig& config, const KnownKinds& known) {
   check_metrics(p, config.metrics);
   check_generate(p, config.generate);
   check_predict(p, config.predict);
+  check_quantize(p, config);
   check_best(p, config);
   check_early_stop(p, config);
   check_average(p, config);

@@ -366,6 +366,27 @@ TEST(Validate, refuses_averages_that_cannot_be_or_would_be_ignored) {
   });
 }
 
+TEST(Validate, refuses_8_bit_layers_that_cannot_be_and_keys_that_would_be_ignored) {
+  const std::string is_static = "quantize.scheme=static";
+  expect_refused({
+      {{"quantize.scheme=int8"},
+       "quantize.scheme \"int8\" is unknown; one of none, weights, dynamic, static"},
+      {{is_static, "quantize.samples=7"}, "quantize.samples is 7; it must be at least 8"},
+      {{is_static, "quantize.range=max"}, "quantize.range \"max\" is unknown; one of mse, minmax"},
+      {{is_static, "quantize.tolerance=-1"}, "quantize.tolerance is -1; it must be 0 or more"},
+      {{is_static, "precision.level=O1"}, "precision.level is \"O1\"; drop one of them"},
+      {{is_static, "parallel.pipeline=2"}, "needs the whole model on one rank"},
+      {{"quantize.samples=64"}, "quantize.samples has no meaning for quantize.scheme \"none\""},
+      {{"quantize.keep=[a]"}, "quantize.keep has no meaning for quantize.scheme \"none\""},
+      {{"quantize.tolerance=1"}, "quantize.tolerance has no meaning for quantize.scheme \"none\""},
+      {{"quantize.scheme=dynamic", "quantize.range=minmax"},
+       "quantize.range has no meaning for quantize.scheme \"dynamic\""},
+  });
+  EXPECT_EQ(error_of(kGood, {is_static, "quantize.keep=[\"a.*\"]", "quantize.samples=8",
+                             "quantize.range=minmax", "quantize.tolerance=0"}),
+            "accepted");
+}
+
 TEST(MetricMode, knows_which_way_is_better_or_asks) {
   EXPECT_EQ(lower_is_better("loss", "auto"), true);
   EXPECT_EQ(lower_is_better("top5", "auto"), false);

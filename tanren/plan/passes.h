@@ -69,5 +69,8 @@ void plan_reduction(const Request& request, Plan& plan);
 void plan_schedule(const Request& request, Plan& plan);
 void plan_determinism(const Request& request, Plan& plan);
 void plan_average(const Request& request, Plan& plan);
+// After plan_precision. ConfigError for a pattern without a match, for too few samples of training
+// data, and for a mode other than fp32 and bf16.
+void plan_quantize(const Request& request, Plan& plan);
 
 }  // namespace tanren

@@ -228,6 +228,15 @@ struct AveragePlan {
   bool evaluate = true;
 };
 
+// Which numbers become 8-bit.
+struct QuantizePlan {
+  QuantizeScheme scheme = QuantizeScheme::none;
+  std::vector<std::string> keep;  // patterns of parameters that stay as they are
+  int64_t samples = 0;            // of the training data, on which ranges and errors are measured
+  RangeKind range = RangeKind::mse;
+  double tolerance = 0;  // that the metric may lose: points, or per cent of a loss
+};
+
 // The metric that ranks evaluations, and its direction.
 struct MetricPlan {
   std::string metric = "loss";
@@ -253,6 +262,7 @@ struct Plan {
   FreezePlan freeze;
   PrecisionPlan precision;
   AveragePlan average;
+  QuantizePlan quantize;
   MetricPlan best;  // ranks checkpoint.best
   MetricPlan early_stop_by;
   // In the task's order; run.step counts the updates of the first.

@@ -57,6 +57,7 @@ Plan make_plan(const RunConfig& config, const Machine& given, const ModelProfile
   plan_memory(request, plan);
   plan_memory_format(request, plan);
   plan_average(request, plan);
+  plan_quantize(request, plan);
   plan_pipeline(request, plan);
   plan_evaluation(request, plan);
   plan_schedule(request, plan);

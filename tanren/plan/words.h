@@ -12,13 +12,15 @@
 
 namespace tanren {
 
-enum class Mode { fp32, bf16, fp16, fp64 };                      // precision.mode
-enum class Matmul { highest, high, medium };                     // precision.matmul
-enum class RecoveryMode { off, split, same_split, evaluation };  // memory.recovery
-enum class ReleaseCache { never, pressure, step };               // memory.release_cache
-enum class Backend { single, gloo, nccl, threads };              // parallel.backend
-enum class Compress { none, bf16, fp16 };                        // parallel.compress
-enum class RankBuffers { mean, first, synchronised };            // parallel.buffers
+enum class Mode { fp32, bf16, fp16, fp64 };                        // precision.mode
+enum class Matmul { highest, high, medium };                       // precision.matmul
+enum class RecoveryMode { off, split, same_split, evaluation };    // memory.recovery
+enum class ReleaseCache { never, pressure, step };                 // memory.release_cache
+enum class Backend { single, gloo, nccl, threads };                // parallel.backend
+enum class Compress { none, bf16, fp16 };                          // parallel.compress
+enum class RankBuffers { mean, first, synchronised };              // parallel.buffers
+enum class QuantizeScheme { none, weights, dynamic, calibrated };  // quantize.scheme
+enum class RangeKind { mse, minmax };                              // quantize.range
 
 template <typename Value>
 struct Words;
@@ -51,6 +53,14 @@ struct Words<RankBuffers> {
   static constexpr std::string_view all[] = {"mean", "first", "synchronised"};
 };
 
+template <>
+struct Words<QuantizeScheme> {
+  static constexpr std::string_view all[] = {"none", "weights", "dynamic", "static"};
+};
+template <>
+struct Words<RangeKind> {
+  static constexpr std::string_view all[] = {"mse", "minmax"};
+};
 template <>
 struct Words<PipelineSchedule> {  // parallel.pipeline_schedule
   static constexpr std::string_view all[] = {"gpipe", "1f1b"};

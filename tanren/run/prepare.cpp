@@ -145,6 +145,13 @@ void cut_by_plan(Prepared& prepared) {
 
 }  // namespace
 
+void refuse_quantized_training(const RunConfig& config) {
+  const std::string& scheme = config.quantize.scheme;
+  if (scheme == "none") return;
+  throw ConfigError("[run] quantize.scheme is \"" + scheme +
+                    "\", and training with 8-bit layers is not there yet; set it to none");
+}
+
 RunConfig without_stages(RunConfig config, const Registry& registry) {
   if (config.parallel.pipeline > 1 && config.parallel.ranks == "threads") {
     Machine machine = probe_machine();

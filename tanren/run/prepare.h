@@ -40,6 +40,9 @@ struct Given {
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Given given = {}, bool trains = true);
 
+// ConfigError where quantize.scheme asks for a training that is not there yet.
+void refuse_quantized_training(const RunConfig& config);
+
 // The config of ranks that each have the whole model. With ranks in threads there are as many
 // replicas, of as many threads, as with stages.
 RunConfig without_stages(RunConfig config, const Registry& registry);

@@ -319,6 +319,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
 RunOutput run(const RunInput& input, const Registry& registry) {
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&input, start] { return input.started_at + seconds_since(start); };
+  refuse_quantized_training(input.config);
   const World world = world_of(process_environment(), input.config.parallel.rendezvous);
   const auto tell_rendezvous = [&](bool waits) {
     if (input.rendezvous && world.size > 1) input.rendezvous(waits);

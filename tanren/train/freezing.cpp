@@ -36,25 +36,10 @@ void make_still(torch::nn::Module& root, const std::set<std::string>& names) {
   }
 }
 
-[[noreturn]] void throw_no_match(const char* key, const std::string& pattern,
-                                 const std::vector<std::string>& names) {
-  const std::string near = nearest(pattern, names);
-  throw ConfigError(fmt::format("[model] {} \"{}\" matches no parameter{}; fix or drop it", key,
-                                pattern, near.empty() ? "" : " (nearest: " + near + ")"));
-}
-
 void check_patterns(const ModelOptions& options, const std::vector<std::string>& names) {
-  const auto fits_none = [&](const std::string& pattern) {
-    return std::none_of(names.begin(), names.end(),
-                        [&](const auto& name) { return matches(pattern, name); });
-  };
-  for (const auto& pattern : options.freeze) {
-    if (fits_none(pattern)) throw_no_match("freeze", pattern, names);
-  }
+  check_matches("[model] freeze", options.freeze, names);
   for (const auto& table : options.unfreeze) {
-    for (const auto& pattern : table.parameters) {
-      if (fits_none(pattern)) throw_no_match("unfreeze", pattern, names);
-    }
+    check_matches("[model] unfreeze", table.parameters, names);
     const bool frees = std::any_of(names.begin(), names.end(), [&](const auto& name) {
       return matches_any(table.parameters, name) && matches_any(options.freeze, name);
     });

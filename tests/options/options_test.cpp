@@ -198,6 +198,7 @@ const Sets kMomentum = {"optimizer.kind=sgd", "optimizer.learning_rate=0.01",
                         "optimizer.momentum=0.9"};
 const Sets kEma = {"average.kind=ema"};
 const Sets kSwa = {"average.kind=swa", "average.start=1"};
+const Sets kStatic = {"quantize.scheme=static"};
 const Sets kStops = {"evaluate.every=1", "early_stop.patience=1"};
 const Sets kCosine = {"schedule.kind=cosine"};
 const Sets kNadam = {"optimizer.kind=nadam", "optimizer.weight_decay=0.5"};
@@ -440,6 +441,11 @@ std::vector<Row> rows() {
       {"average.buffers", kEma + kConvnet + Sets{"model.norm=batch"}, "copy"},
       {"average.estimate_batches", kSwa + kConvnet + Sets{"model.norm=batch"}, "1"},
       {"average.evaluate", kEma, "false"},
+      {"quantize.scheme", {}, "static"},  // refused so far
+      {"quantize.keep", kStatic, "[\"hidden.*\"]", kPlan},
+      {"quantize.samples", kStatic, "8", kPlan},
+      {"quantize.range", kStatic, "minmax", kPlan},
+      {"quantize.tolerance", kStatic, "0.25", kPlan},
       {"evaluate.every", {}, "2"},
       {"evaluate.batch", {}, "3", kPlan},
       {"early_stop.patience", {"evaluate.every=1", "optimizer.learning_rate=1e-30"}, "1"},

@@ -1,0 +1,42 @@
+#include "tanren/config/fields.h"
+#include "tanren/config/problems.h"
+
+namespace tanren {
+
+void fields(FieldList& add, QuantizeOptions& o) {
+  add("scheme", &o.scheme,
+      "Which numbers become 8-bit: none, weights, dynamic (weights, and inputs with a scale per "
+      "row "
+      "at run time), static (weights, and inputs with a scale per layer from a calibration).");
+  add("keep", &o.keep,
+      "Patterns of parameters that stay as they are (* any run, ? one character).");
+  add("samples", &o.samples,
+      "Samples of the training data on which ranges and errors are measured, ≥ 8.");
+  add("range", &o.range,
+      "static: range of a layer's inputs: mse (the one whose 8-bit values have the least squared "
+      "error), minmax (all that was seen).");
+  add("tolerance", &o.tolerance, Identity::free,
+      "What 8-bit layers may cost, ≥ 0: points of the metric, or per cent of a loss.");
+}
+
+void check_quantize(Problems& p, const RunConfig& config) {
+  const auto& o = config.quantize;
+  p.one_of("quantize.scheme", o.scheme, {"none", "weights", "dynamic", "static"});
+  p.count("quantize.samples", o.samples, kFewestSamples);
+  p.one_of("quantize.range", o.range, {"mse", "minmax"});
+  p.not_negative("quantize.tolerance", o.tolerance);
+  if (o.scheme == "none") {
+    p.unused("quantize.", {"keep", "samples", "range", "tolerance"}, "quantize.scheme", o.scheme);
+    return;
+  }
+  if (o.scheme != "static") p.unused("quantize.", {"range"}, "quantize.scheme", o.scheme);
+  const std::string asked = "quantize.scheme \"" + o.scheme + "\"";
+  p.check(config.precision.level.empty(), asked +
+                                              " makes 8-bit weights from fp32 ones, and "
+                                              "precision.level is \"" +
+                                              config.precision.level + "\"; drop one of them");
+  p.check(config.parallel.pipeline <= 1,
+          asked + " needs the whole model on one rank; drop parallel.pipeline");
+}
+
+}  // namespace tanren

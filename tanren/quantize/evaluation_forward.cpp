@@ -1,0 +1,29 @@
+#include "tanren/quantize/evaluation_forward.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/eval_mode_scope.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+namespace tanren {
+
+void evaluation_forward(const Task& task, const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  const EvalModeScope eval_mode(*task.module);
+  if (!task.predict_rows) {
+    if (!task.predict) {
+      throw ConfigError("[quantize] the task has no predict, which shows its layers; set it");
+    }
+    (void)task.predict(batch);
+    return;
+  }
+  const PredictionRows rows = task.predict_rows(batch);
+  const int64_t at_once = std::max<int64_t>(rows.at_once, 1);
+  for (int64_t begin = 0; begin < rows.rows; begin += at_once) {
+    (void)rows.part(begin, std::min(begin + at_once, rows.rows));
+  }
+}
+
+}  // namespace tanren
