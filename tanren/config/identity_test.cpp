@@ -521,5 +521,20 @@ TEST(Identity, ranks_must_have_all_alike_but_what_a_machine_may_have_its_own_way
   EXPECT_FALSE(differ([](RunConfig& config) { config.memory.limit = "1GiB"; }));
 }
 
+// Each rank predicts what every stage holds, and refuses a run that one of them cannot hold.
+TEST(Identity, ranks_of_stages_recompute_and_move_the_same) {
+  for (const int64_t stages : {1, 2}) {
+    RunConfig one = parse(kGood);
+    one.parallel.pipeline = stages;
+    RunConfig recomputing = one, offloading = one, limited = one;
+    recomputing.memory.recompute = {"*"};
+    offloading.memory.offload = {"*"};
+    limited.memory.limit = "1GiB";
+    EXPECT_EQ(values_of_all_ranks(one) != values_of_all_ranks(recomputing), stages > 1);
+    EXPECT_EQ(values_of_all_ranks(one) != values_of_all_ranks(offloading), stages > 1);
+    EXPECT_EQ(values_of_all_ranks(one), values_of_all_ranks(limited));
+  }
+}
+
 }  // namespace
 }  // namespace tanren

@@ -385,6 +385,7 @@ TEST(Validate, refuses_8_bit_layers_that_cannot_be_and_keys_that_would_be_ignore
   EXPECT_EQ(error_of(kGood, {is_static, "quantize.keep=[\"a.*\"]", "quantize.samples=8",
                              "quantize.range=minmax", "quantize.tolerance=0"}),
             "accepted");
+  EXPECT_EQ(error_of(kGood, {is_static, "precision.level=O0"}), "accepted");
 }
 
 TEST(MetricMode, knows_which_way_is_better_or_asks) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,36 +33,53 @@ std::string stage_text(const ModelBlocks& blocks, const PipelineCut& cut, size_t
 
 int64_t largest_need(const TriedCut& tried) { return tried.needs[tried.largest()]; }
 
+// A change of the config, and the plan that follows.
+struct Change {
+  std::string what;
+  Plan plan;
+  int64_t least_room_bytes = 0;  // FitInput's
+};
+
 // "parallel.pipeline = 4 needs at most 1.2 GiB in each stage", if the fastest cut of such a plan
-// fits; else empty.
-std::string advice_of(const FitInput& input, const RunConfig& config, const Plan& plan,
-                      const std::string& what, CutBudget& budget) {
+// fits; else empty. `change` may throw what the model or the run does not take.
+std::string advice_of(FitInput input, const RunConfig& config,
+                      const std::function<Change()>& change, CutBudget& budget) {
   try {
-    StageSearch search(input, config, plan, *input.blocks, budget);
+    const Change changed = change();
+    input.least_room_bytes = changed.least_room_bytes;
+    StageSearch search(input, config, changed.plan, *input.blocks, budget);
     const auto found = search.fastest();
     if (!found) return "";
-    return fmt::format("{} needs at most {} in each stage", what, size_text(largest_need(*found)));
-  } catch (const std::exception&) {  // the model or the run does not take it
+    return fmt::format("{} needs at most {} in each stage", changed.what,
+                       size_text(largest_need(*found)));
+  } catch (const std::exception&) {
     return "";
   }
 }
 
 // What a run with parallel.pipeline = `stages` gets. Threads are those that the config then has; of
 // processes there must be more, for as many replicas.
-Plan in_more_stages(const FitInput& input, RunConfig config, Plan plan, int64_t stages) {
+Change in_more_stages(const FitInput& input, RunConfig config, Plan plan, int64_t stages,
+                      const std::string& open) {
   ParallelPlan& parallel = plan.parallel;
+  const int64_t before = parallel.pipeline;
+  int64_t least = input.least_room_bytes;
   if (config.parallel.ranks == "threads") {
     config.parallel.pipeline = stages;
-    return input.plan(config);
+    plan = input.plan(config);
+  } else {
+    parallel.world_size = parallel.world_size / before * stages;
+    parallel.pipeline = stages;
+    // "auto" and "80%" are of the machine, whose processes share it.
+    const auto amount = parse_memory(config.memory.limit);
+    const bool is_of_machine = plan.device.device == "cpu" && !(amount && amount->bytes > 0);
+    if (is_of_machine) {
+      plan.memory.limit_bytes = plan.memory.limit_bytes * before / stages;
+      least = least * before / stages;
+    }
   }
-  const int64_t before = parallel.pipeline;
-  parallel.world_size = parallel.world_size / before * stages;
-  parallel.pipeline = stages;
-  // "auto" and "80%" are of the machine, whose processes share it.
-  const auto amount = parse_memory(config.memory.limit);
-  const bool is_of_machine = plan.device.device == "cpu" && !(amount && amount->bytes > 0);
-  if (is_of_machine) plan.memory.limit_bytes = plan.memory.limit_bytes * before / stages;
-  return plan;
+  const int64_t ranks = plan.parallel.world_size;
+  return {fmt::format("parallel.pipeline = {}{} on {} ranks", stages, open, ranks), plan, least};
 }
 
 // What would fit: each tried by dry runs, with a cut that is left open.
@@ -72,30 +90,33 @@ std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& pla
   const bool is_asked = !config.parallel.cut_at.empty();
   const std::string open = is_asked ? " with parallel.cut_at = []" : "";
   config.parallel.cut_at = {};
-  if (is_asked) changes.push_back(advice_of(input, config, plan, "parallel.cut_at = []", budget));
+  const auto try_change = [&](const std::function<Change()>& change) {
+    changes.push_back(advice_of(input, config, change, budget));
+    return !changes.back().empty();
+  };
+  const auto same_ranks = [&](const std::string& what, const Plan& changed) {
+    return Change{what, changed, input.least_room_bytes};
+  };
+  if (is_asked) try_change([&] { return same_ranks("parallel.cut_at = []", plan); });
   const int64_t most = std::min<int64_t>(std::ssize(input.blocks->blocks), 32);
   for (int64_t stages = 2 * plan.parallel.pipeline; stages <= most; stages *= 2) {
-    const Plan more = in_more_stages(input, config, plan, stages);
-    changes.push_back(advice_of(
-        input, config, more,
-        fmt::format("parallel.pipeline = {}{} on {} ranks", stages, open, more.parallel.world_size),
-        budget));
-    if (!changes.back().empty()) break;
+    if (try_change([&] { return in_more_stages(input, config, plan, stages, open); })) break;
   }
   if (plan.memory.recompute.empty()) {
     Plan recomputed = plan;
     recomputed.memory.recompute = {"*"};
-    changes.push_back(
-        advice_of(input, config, recomputed, "memory.recompute = [\"*\"]" + open, budget));
+    try_change([&] { return same_ranks("memory.recompute = [\"*\"]" + open, recomputed); });
   }
   for (int64_t size = plan.batch.microbatch / 2; size >= 1; size /= 2) {
     config.batch.microbatch = size;
-    changes.push_back(advice_of(
-        input, config, input.plan(config),
-        fmt::format("batch.microbatch = {}{}{}", size, open,
-                    input.couples_samples ? " (batch norm then sees fewer samples at once)" : ""),
-        budget));
-    if (!changes.back().empty()) break;
+    const std::string norms =
+        input.couples_samples ? " (batch norm then sees fewer samples at once)" : "";
+    if (try_change([&] {
+          return same_ranks(fmt::format("batch.microbatch = {}{}{}", size, open, norms),
+                            input.plan(config));
+        })) {
+      break;
+    }
   }
   std::erase(changes, "");
   return changes;
@@ -180,7 +201,7 @@ Plan cut_elsewhere(const FitInput& input, const PipelineCut& cut) {
   line.source = Source::planned;
   line.reason =
       "the first block of each later stage, so that the slowest stage has the fewest multiply-adds "
-      "of those cuts that fit memory_limit";
+      "of the cuts that were tried and fit memory_limit";
   return plan;
 }
 

@@ -151,8 +151,8 @@ void Ranks::check_alike(const Facts& mine) const {
     settle(world().communicator());
     throw ConfigError(fmt::format(
         "[parallel] rank {} has {}, rank 0 has {}; {}", rank, told(other), told(first),
-        is_cut ? "each process predicts the stages by its own memory.recompute, memory.offload and "
-                 "run.threads: give all the same, or name parallel.cut_at"
+        is_cut ? "each process predicts the stages by its own run.threads: give all the same, or "
+                 "name parallel.cut_at"
                : "start every rank with the same program, config and data"));
   }
 }

@@ -50,9 +50,8 @@ TEST(Ranks, another_cut_of_a_rank_comes_with_what_makes_cuts_equal) {
       of(comm).check_alike({{"parallel.cut_at", comm.rank() == 1 ? "h.2" : "h.3"}});
     });
     EXPECT_NE(message.find("rank 1 has parallel.cut_at h.2, rank 0 has parallel.cut_at h.3; each "
-                           "process predicts the stages by its own memory.recompute, "
-                           "memory.offload and run.threads: give all the same, or name "
-                           "parallel.cut_at"),
+                           "process predicts the stages by its own run.threads: give all the "
+                           "same, or name parallel.cut_at"),
               std::string::npos)
         << message;
   });

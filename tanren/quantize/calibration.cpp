@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -44,6 +45,10 @@ class Calibration::Listener final : public OperatorListener {
                         .try_emplace(parameter.storage().unsafeGetStorageImpl(),
                                      Tracked{{}, parameter, reader, RangeTracker(range, name)})
                         .first->second;
+    if (!tracked.parameter.is_same(parameter)) {
+      throw Error(fmt::format("[quantize] {} and {} share their memory; give each its own", name,
+                              tracked.names.front()));
+    }
     tracked.names.push_back(name);
   }
   const ByStorage& tracked() const { return by_storage_; }
@@ -142,10 +147,21 @@ InputScales Calibration::inputs() const {
   return scales;
 }
 
+std::vector<std::string> Calibration::with_constant_input() const {
+  std::vector<std::string> names;
+  for (const auto& [storage, tracked] : listener_->tracked()) {
+    if (!tracked.tracker.is_constant()) continue;
+    names.insert(names.end(), tracked.names.begin(), tracked.names.end());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 QuantizedParameters quantized_parameters(const torch::nn::Module& module,
                                          const WeightReaders& readers, QuantizeScheme scheme,
                                          const InputScales& inputs) {
   QuantizedParameters parameters;
+  if (scheme == QuantizeScheme::none) return parameters;
   std::unordered_map<const at::TensorImpl*, QuantizedWeight> made;  // a tied weight once
   for (const auto& [name, reader] : readers) {
     if (scheme == QuantizeScheme::dynamic && reader == WeightReader::convolution) continue;

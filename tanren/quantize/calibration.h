@@ -31,7 +31,8 @@ WeightReaders weights_to_quantize(const std::vector<ParameterReaders>& found,
 class Calibration {
  public:
   // Tracks the inputs of the weights that linear layers and convolutions read. Throws an Error for
-  // a name that the task's module does not have. The module stays where it is from now on.
+  // a name that the task's module does not have, and for weights that are views of one buffer. The
+  // module stays where it is from now on.
   Calibration(Task task, const WeightReaders& readers, RangeKind range);
   ~Calibration();
   Calibration(const Calibration&) = delete;
@@ -50,6 +51,10 @@ class Calibration {
   // if no layer read a weight.
   InputScales inputs() const;
 
+  // The tracked weights whose layers have read nothing but one number. Their bytes hold that number
+  // and 0 exactly, and clip all others: such a weight is better kept.
+  std::vector<std::string> with_constant_input() const;
+
  private:
   class Listener;
 
@@ -60,7 +65,7 @@ class Calibration {
 
 // The 8-bit weights of `readers`, with a scale per output channel. static: with the scales of
 // inputs, of which linear layers and convolutions need one. dynamic: without, and without
-// convolutions. weights: all, without scales of inputs. Throws an InputError, which names the
+// convolutions. weights: all, without scales of inputs. none: empty. Throws an InputError, which names the
 // weight, if it is neither fp32 nor bf16 or has a number that is not finite, and an Error if the
 // scale of an input is missing.
 QuantizedParameters quantized_parameters(const torch::nn::Module& module,

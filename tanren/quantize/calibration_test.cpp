@@ -132,6 +132,30 @@ TEST(Calibration, names_the_weight_whose_layer_reads_what_is_not_finite) {
                          "the input of middle.weight has a number that is not finite");
 }
 
+TEST(Calibration, names_the_weights_whose_layers_read_one_number_alone) {
+  ReadingTask reading;
+  Batch batch = ReadingTask::batch(9);
+  batch.fields.set("images", at::full({9, 3, 5, 5}, 0.25));
+  Calibration calibration(reading.task(), reading.readers, RangeKind::mse);
+  calibration.predict(batch);
+  EXPECT_EQ(calibration.with_constant_input(), std::vector<std::string>{"conv.weight"});
+  calibration.predict(ReadingTask::batch(9));
+  EXPECT_EQ(calibration.with_constant_input(), std::vector<std::string>{});
+}
+
+TEST(Calibration, refuses_weights_that_are_views_of_one_buffer) {
+  ReadingTask reading;
+  const at::Tensor buffer = at::randn({60});
+  {
+    const at::NoGradGuard no_grad;
+    reading.model->in.set_data(buffer.slice(0, 0, 24).view({6, 4}));
+    reading.model->out.set_data(buffer.slice(0, 24, 54).view({5, 6}));
+  }
+  TANREN_EXPECT_CONTAINS(
+      error_of<Error>([&] { Calibration(reading.task(), reading.readers, RangeKind::mse); }),
+      "out.weight and in.weight share their memory; give each its own");
+}
+
 TEST(Calibration, gives_each_layer_the_range_of_what_it_read) {
   for (const auto kind : {RangeKind::minmax, RangeKind::mse}) {
     ReadingTask reading;
@@ -206,6 +230,7 @@ TEST(QuantizedParameters, are_those_that_the_scheme_takes) {
   EXPECT_EQ(dynamic.count("conv.weight"), 0u);
   EXPECT_FALSE(dynamic.at("in.weight").input.has_value());
   EXPECT_EQ(quantized_parameters(module, reading.readers, QuantizeScheme::weights).size(), 6u);
+  EXPECT_TRUE(quantized_parameters(module, reading.readers, QuantizeScheme::none).empty());
 
   inputs.erase("conv.weight");
   TANREN_EXPECT_CONTAINS(error_of<Error>([&] {

@@ -9,20 +9,23 @@
 
 namespace tanren {
 
-void evaluation_forward(const Task& task, const Batch& batch) {
+void evaluation_forward(const Task& task, const Batch& batch,
+                        const std::function<void(const Prediction&)>& see) {
+  const auto show = [&](const Prediction& prediction) {
+    if (see) see(prediction);
+  };
   const at::NoGradGuard no_grad;
   const EvalModeScope eval_mode(*task.module);
   if (!task.predict_rows) {
     if (!task.predict) {
       throw ConfigError("[quantize] the task has no predict, which shows its layers; set it");
     }
-    (void)task.predict(batch);
-    return;
+    return show(task.predict(batch));
   }
   const PredictionRows rows = task.predict_rows(batch);
   const int64_t at_once = std::max<int64_t>(rows.at_once, 1);
   for (int64_t begin = 0; begin < rows.rows; begin += at_once) {
-    (void)rows.part(begin, std::min(begin + at_once, rows.rows));
+    show(rows.part(begin, std::min(begin + at_once, rows.rows)));
   }
 }
 

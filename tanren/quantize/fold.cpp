@@ -144,6 +144,12 @@ class NormFinder final : public DryObserver {
     }
   }
 
+  // The task gives it away: a convolution's own result among them stays what it is.
+  void note_result(const at::Tensor& tensor) {
+    FoldedConvolution* const before = tensor.defined() ? made(tensor) : nullptr;
+    if (before != nullptr) before->is_read_otherwise = true;
+  }
+
   // Those that can be folded.
   std::vector<FoldedConvolution> found() {
     std::vector<FoldedConvolution> all;
@@ -191,7 +197,7 @@ class NormFinder final : public DryObserver {
     };
     return fits(one.weight) && fits_or_none(one.bias) && fits_or_none(norm.weight) &&
            fits_or_none(norm.bias) && fits(norm.mean) && fits(norm.variance) &&
-           one.weight.size(0) == norm.mean.numel();
+           one.weight.size(0) == norm.mean.numel() && one.output.dim() == one.weight.dim();
   }
 
   ModuleTensors tensors_;
@@ -229,9 +235,20 @@ bool fold(const FoldedConvolution& convolution) {
 std::vector<std::string> fold_batch_norms(const Task& task, const Batch& batch) {
   const at::NoGradGuard no_grad;
   NormFinder finder(*task.module);
+  Task at_once = task;
+  if (task.predict_rows) {  // in one part, so that each tensor is read as often as it is used
+    at_once.predict_rows = [&task](const Batch& some) {
+      PredictionRows rows = task.predict_rows(some);
+      rows.at_once = rows.rows;
+      return rows;
+    };
+  }
   {
     const DryScope dry(&finder, kRealConstants);
-    evaluation_forward(task, without_memory(batch));
+    evaluation_forward(at_once, without_memory(batch), [&](const Prediction& prediction) {
+      finder.note_result(prediction.outputs);
+      finder.note_result(prediction.targets);
+    });
   }
   std::vector<std::string> names;
   for (const FoldedConvolution& convolution : finder.found()) {

@@ -17,7 +17,8 @@ namespace tanren {
 // which only the shift still acts: weight 1, mean 0, variance 1 - eps (without a bias the mean is
 // the shift). So the predictions in eval mode stay, up to rounding. A convolution or a norm that is
 // called twice, whose tensors are read elsewhere or are not fp32 or fp64, or whose scale is not
-// finite stays as it is.
+// finite stays as it is, and so does a convolution that the task returns, or whose input has no
+// dimension for samples.
 // Returns the names of the weights of the convolutions, in the order of the forward. Throws an
 // Error if the forward needs values. At most one dry run per process (dry_scope.h).
 std::vector<std::string> fold_batch_norms(const Task& task, const Batch& batch);

@@ -185,5 +185,40 @@ TEST(Fold, leaves_a_norm_whose_scale_is_not_finite_and_the_models_mode) {
   EXPECT_TRUE(model->is_training());  // it was in eval mode for the forward alone
 }
 
+// What else than a norm looks at a convolution's result.
+TEST(Fold, leaves_a_convolution_that_is_a_result_and_one_whose_rows_are_channels) {
+  const auto model = std::make_shared<NormedModel>();
+  const Batch batch = images_of(at::kFloat);
+  Task task;
+  task.module = model;
+  task.predict = [model](const Batch& some) {
+    const NormedUnit& unit = *model->units.at("plain");
+    const at::Tensor inner = unit.convolve(some["inputs"]);
+    const Term mean{.name = "mean", .sum = unit.normalise(inner).mean()};
+    return Prediction{.terms = {mean}, .outputs = inner, .targets = {}};
+  };
+  EXPECT_EQ(fold_batch_norms(task, batch).size(), 0u);
+  task.predict = [model](const Batch& some) {  // [4, 4, 8]: batch_norm takes dim 1 for channels
+    const NormedUnit& unit = *model->units.at("plain");
+    const at::Tensor one = some["inputs"].select(0, 0).slice(1, 0, 4);
+    return Prediction{.terms = {}, .outputs = unit.normalise(unit.convolve(one)), .targets = {}};
+  };
+  EXPECT_EQ(fold_batch_norms(task, batch).size(), 0u);
+}
+
+TEST(Fold, takes_a_model_whose_rows_are_predicted_in_parts) {
+  const auto model = std::make_shared<NormedModel>();
+  Task task;
+  task.module = model;
+  task.predict_rows = [model](const Batch& batch) {
+    return PredictionRows{
+        .rows = batch.size(), .at_once = 2, .part = [=](int64_t begin, int64_t end) {
+          const at::Tensor some = batch["inputs"].slice(0, begin, end);
+          return Prediction{.terms = {}, .outputs = model->forward(some), .targets = {}};
+        }};
+  };
+  EXPECT_EQ(fold_batch_norms(task, images_of(at::kFloat)).size(), 3u);
+}
+
 }  // namespace
 }  // namespace tanren

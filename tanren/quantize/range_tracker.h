@@ -42,6 +42,8 @@ class RangeTracker {
   // x: floating numbers of any shape. Throws an InputError if one of them is not finite in fp32.
   void add(const at::Tensor& x);
   bool is_empty() const { return !has_seen_; }
+  // It has always been the same number.
+  bool is_constant() const { return has_seen_ && lowest_ == highest_; }
 
   // The scale and zero point of the bytes. 0 is always exact, and so is an input that has always
   // been the same number (unless that is below fp32's normal numbers). minmax: the range covers

@@ -354,7 +354,8 @@ TEST_F(StageFit, cuts_elsewhere_where_the_fastest_cut_does_not_fit) {
   const Fitted fitted = fit_in(limit, config_);
   EXPECT_NE(fitted.plan.parallel.cut_at, free.plan.parallel.cut_at);
   EXPECT_LT(largest(fitted), largest(free));
-  EXPECT_THAT(line(fitted.plan, "cut_at"), HasSubstr("of those cuts that fit memory_limit"));
+  EXPECT_THAT(line(fitted.plan, "cut_at"),
+              HasSubstr("of the cuts that were tried and fit memory_limit"));
   const int64_t room = room_for_step(fitted.plan, 0);
   for (const StagePrediction& stage : fitted.stages) {
     EXPECT_LE(taken(stage.step.peak_bytes), room);
@@ -412,7 +413,8 @@ TEST_F(StageFit, finds_a_cut_that_needs_less_than_the_estimate_of_its_blocks) {
   EXPECT_EQ(free.plan.parallel.cut_at, std::vector<std::string>{"c"});
   const Fitted fitted = fit_in(just_below(largest(free)), config);
   EXPECT_EQ(fitted.plan.parallel.cut_at, std::vector<std::string>{"b"});
-  EXPECT_THAT(line(fitted.plan, "cut_at"), HasSubstr("of those cuts that fit memory_limit"));
+  EXPECT_THAT(line(fitted.plan, "cut_at"),
+              HasSubstr("of the cuts that were tried and fit memory_limit"));
 }
 
 TEST_F(StageFit, refuses_what_no_cut_fits_with_changes_that_do) {

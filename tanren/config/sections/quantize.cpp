@@ -31,10 +31,10 @@ void check_quantize(Problems& p, const RunConfig& config) {
   }
   if (o.scheme != "static") p.unused("quantize.", {"range"}, "quantize.scheme", o.scheme);
   const std::string asked = "quantize.scheme \"" + o.scheme + "\"";
-  p.check(config.precision.level.empty(), asked +
-                                              " makes 8-bit weights from fp32 ones, and "
-                                              "precision.level is \"" +
-                                              config.precision.level + "\"; drop one of them");
+  const std::string& level = config.precision.level;
+  p.check(level.empty() || level == "O0",
+          asked + " makes 8-bit weights from fp32 ones, and precision.level is \"" + level +
+              "\"; drop one of them");
   p.check(config.parallel.pipeline <= 1,
           asked + " needs the whole model on one rank; drop parallel.pipeline");
 }
