@@ -237,6 +237,7 @@ QuantizedParameters quantized_parameters(const TensorMap& tensors, const Quantiz
   QuantizedParameters parameters;
   for (const auto& [name, reader] : note.readers) {
     parameters[name] = checked_parameter(stored, name, reader);
+    parameters[name].is_weight_alone = note.scheme == "weights";
   }
   return parameters;
 }

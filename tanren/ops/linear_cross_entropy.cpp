@@ -205,6 +205,7 @@ at::Tensor heard_entropy(const at::Tensor& states, const at::Tensor& weight,
                          const std::optional<at::Tensor>& bias, const at::Tensor& labels,
                          const LinearCrossEntropyOptions& options) {
   const int64_t rows = states.size(0), most = chunk_rows(options, weight.size(0));
+  if (states.device().is_cpu()) check_labels(labels.contiguous(), weight.size(0));
   at::Tensor loss;
   for (int64_t first = 0; first < std::max<int64_t>(rows, 1); first += most) {
     const int64_t count = std::min(most, rows - first);

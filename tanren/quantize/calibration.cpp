@@ -175,6 +175,7 @@ QuantizedParameters quantized_parameters(const torch::nn::Module& module,
       weight = quantize_weight(reader == WeightReader::projection ? own.t() : own, name);
     }
     QuantizedParameter parameter{.weight = weight, .reader = reader};
+    parameter.is_weight_alone = scheme == QuantizeScheme::weights;
     if (scheme == QuantizeScheme::calibrated && reader != WeightReader::embedding) {
       const auto input = inputs.find(name);
       if (input == inputs.end()) {

@@ -93,6 +93,39 @@ at::Tensor computed_in(at::ScalarType dtype, const at::Tensor& x, const F& compu
 
 at::Tensor bias_of(const OperatorListener::Bias& bias) { return bias ? *bias : at::Tensor(); }
 
+// The rows times the expanded weight, some channels at a time: bytes are read once, and what they
+// become stays in the cache.
+at::Tensor product_of_expanded(const at::Tensor& x, const QuantizedWeight& weight,
+                               const at::Tensor& bias, at::ScalarType dtype) {
+  constexpr int64_t kExpandedElements = 128 << 10;
+  const at::NoGradGuard no_grad;
+  const int64_t most = std::max<int64_t>(kExpandedElements / weight.row(), 1);
+  const at::Tensor rows = x.to(dtype).reshape({-1, weight.row()});
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = weight.out();
+  at::Tensor y = at::empty({rows.size(0), weight.out()}, rows.options());
+  for (int64_t first = 0; first < weight.out(); first += most) {
+    const int64_t count = std::min(most, weight.out() - first);
+    const QuantizedWeight some{weight.values.narrow(0, first, count),
+                               weight.scales.narrow(0, first, count),
+                               weight.sums.narrow(0, first, count)};
+    at::Tensor part = y.narrow(1, first, count);
+    const at::Tensor turned = expand(some, dtype).t();
+    if (bias.defined()) {
+      at::addmm_out(part, bias.narrow(0, first, count).to(dtype), rows, turned);
+    } else {
+      at::mm_out(part, rows, turned);
+    }
+  }
+  return y.view(sizes);
+}
+
+[[noreturn]] void throw_unanswered(const std::string& name, const std::string& how) {
+  throw Error(fmt::format(
+      "[quantize] {} is read by {}, which no 8-bit weight answers; keep it (quantize.keep)", name,
+      how));
+}
+
 // Whether conv2d would give channels-last.
 bool gives_channels_last(const at::Tensor& x, const at::Tensor& weight) {
   return x.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
@@ -106,9 +139,10 @@ struct QuantizedLayers::Layer {
       : name(std::move(given_name)),
         parameter(given_parameter),
         reader(given.reader),
-        input(given.input) {
+        input(given.input),
+        is_expanded(is_product(reader) && given.is_weight_alone) {
     const MemoryScope memory(MemoryKind::weights);
-    if (is_product(reader)) {
+    if (is_product(reader) && !is_expanded) {
       packed = pack_weight(given.weight);
     } else {
       weight = std::move(given.weight);
@@ -138,7 +172,8 @@ struct QuantizedLayers::Layer {
   const at::Tensor parameter;  // replaced
   const WeightReader reader;
   const std::optional<InputScale> input;
-  PackedWeight packed;     // of a linear or projection
+  const bool is_expanded;  // for each call, by a linear or projection
+  PackedWeight packed;     // of a linear or projection whose input becomes bytes
   QuantizedWeight weight;  // of others; of a convolution with an input scale until it is prepared
   std::mutex one_at_a_time;
   std::optional<QuantizedConvolution> prepared;
@@ -153,9 +188,11 @@ class QuantizedLayers::Answering final : public OperatorListener {
     for (const auto& layer : layers_->layers_) {
       by_storage_.emplace(layer->parameter.storage().unsafeGetStorageImpl(), layer.get());
     }
+    refuse_other_weights();
   }
 
   Answer linear(const at::Tensor& input, const at::Tensor& weight, const Bias& bias) override {
+    refuse_as_input(input, "linear as its input");
     Layer* const layer = find(weight);
     if (layer == nullptr) return {};
     return product(*layer, read_by_linear(input, weight, bias, layer->parameter), input,
@@ -164,6 +201,7 @@ class QuantizedLayers::Answering final : public OperatorListener {
 
   Answer addmm(const at::Tensor& added, const at::Tensor& left, const at::Tensor& right,
                const at::Scalar& beta, const at::Scalar& alpha) override {
+    refuse_as_input(left, "addmm as its left factor");
     Layer* const layer = find(right);
     if (layer == nullptr) return {};
     return product(*layer, read_by_addmm(added, left, right, beta, alpha, layer->parameter), left,
@@ -171,6 +209,7 @@ class QuantizedLayers::Answering final : public OperatorListener {
   }
 
   Answer matmul(const at::Tensor& left, const at::Tensor& right) override {
+    refuse_as_input(left, "matmul as its left factor");
     Layer* const layer = find(right);
     if (layer == nullptr) return {};
     return product(*layer, read_by_matmul(left, right, layer->parameter), left, {});
@@ -178,10 +217,11 @@ class QuantizedLayers::Answering final : public OperatorListener {
 
   Answer conv2d(const at::Tensor& input, const at::Tensor& weight, const Bias& bias,
                 const Convolution& how) override {
+    refuse_as_input(input, "conv2d as its input");
     Layer* const layer = find(weight);
-    if (layer == nullptr || layer->reader != WeightReader::convolution) return {};
+    if (layer == nullptr) return {};
     const auto read = read_by_conv2d(input, weight, bias, how, layer->parameter);
-    if (read.reader != WeightReader::convolution) return {};
+    check_read(*layer, read, WeightReader::convolution);
     const at::ScalarType dtype = compute_dtype(weight);
     if (!layer->input) {
       ++layer->answers;
@@ -193,7 +233,7 @@ class QuantizedLayers::Answering final : public OperatorListener {
     std::optional<QuantizedConvolution> of_shapes;
     const QuantizedConvolution* const of =
         layer->convolution(input, how.stride.front(), how.padding.front(), of_shapes);
-    if (of == nullptr) return {};
+    if (of == nullptr) throw_unanswered(layer->name, "convolutions with two strides or paddings");
     ++layer->answers;
     const at::Tensor y = computed_in(dtype, input, [&](const at::Tensor& x, at::ScalarType to) {
       return quantized_convolution(x, *of, bias_of(bias), to);
@@ -203,14 +243,16 @@ class QuantizedLayers::Answering final : public OperatorListener {
 
   Answer embedding(const at::Tensor& weight, const at::Tensor& indices) override {
     Layer* const layer = find(weight);
-    if (layer == nullptr || !read_by_embedding(weight, layer->parameter).reader) return {};
-    const auto dtype = weight.scalar_type();  // autocast leaves embeddings alone
-    if (layer->reader == WeightReader::embedding) {
-      ++layer->answers;
-      return quantized_embedding(layer->weight, indices, dtype);
+    if (layer == nullptr) return {};
+    const bool has_rows =
+        layer->reader == WeightReader::embedding || layer->reader == WeightReader::linear;
+    const WeightRead read = read_by_embedding(weight, layer->parameter);
+    if (!read.reader || !has_rows) {
+      throw_unanswered(layer->name, read.reader ? "embedding" : read.why);
     }
-    if (layer->reader != WeightReader::linear) return {};
+    const auto dtype = weight.scalar_type();  // autocast leaves embeddings alone
     ++layer->answers;
+    if (layer->weight.values.defined()) return quantized_embedding(layer->weight, indices, dtype);
     return quantized_embedding(layer->packed, indices, dtype);
   }
 
@@ -221,12 +263,40 @@ class QuantizedLayers::Answering final : public OperatorListener {
     return found != by_storage_.end() ? found->second : nullptr;
   }
 
+  // Nobody could tell which of two 8-bit weights is meant.
+  void refuse_other_weights() const {
+    const auto listener = OperatorListenerScope::current();
+    const auto* const outer = dynamic_cast<const Answering*>(listener.get());
+    if (outer == nullptr || outer->layers_ == layers_) return;
+    for (const auto& [storage, layer] : by_storage_) {
+      if (outer->by_storage_.count(storage) == 0) continue;
+      throw Error(fmt::format(
+          "[quantize] {} has an 8-bit weight already; quantise the model that was trained",
+          layer->name));
+    }
+  }
+
+  void refuse_as_input(const at::Tensor& input, const char* how) const {
+    if (const Layer* const layer = find(input)) throw_unanswered(layer->name, how);
+  }
+
+  static void check_read(const Layer& layer, const WeightRead& read, WeightReader as) {
+    if (!read.reader) throw_unanswered(layer.name, read.why);
+    if (*read.reader != layer.reader || layer.reader != as) {
+      throw_unanswered(layer.name, std::string(name(*read.reader)));
+    }
+  }
+
   static Answer product(Layer& layer, const WeightRead& read, const at::Tensor& rows,
                         const at::Tensor& bias) {
-    if (!is_product(layer.reader) || read.reader != layer.reader) return {};
+    check_read(layer, read,
+               layer.reader == WeightReader::projection ? layer.reader : WeightReader::linear);
     ++layer.answers;
     return computed_in(compute_dtype(layer.parameter), rows,
                        [&](const at::Tensor& x, at::ScalarType dtype) {
+                         if (layer.is_expanded) {
+                           return product_of_expanded(x, layer.weight, bias, dtype);
+                         }
                          return quantized_linear(x, layer.packed, bias, layer.input, dtype);
                        });
   }
@@ -237,7 +307,16 @@ class QuantizedLayers::Answering final : public OperatorListener {
 
 QuantizedLayers::QuantizedLayers(const torch::nn::Module& module, QuantizedParameters parameters) {
   const auto named = module.named_parameters();
-  for (const auto& [name, of] : parameters) check_parameter(of, named.find(name), name);
+  std::map<const at::TensorImpl*, std::pair<std::string, WeightReader>> read_by;
+  for (const auto& [name, of] : parameters) {
+    check_parameter(of, named.find(name), name);
+    const auto first =
+        read_by.try_emplace(named[name].unsafeGetTensorImpl(), name, of.reader).first->second;
+    if (first.second == of.reader) continue;
+    throw InputError(fmt::format(
+        "[quantize] {} and {} are one parameter, read by {} and {}; give both the same reader",
+        first.first, name, tanren::name(first.second), tanren::name(of.reader)));
+  }
   std::set<const at::TensorImpl*> seen;
   while (!parameters.empty()) {  // each one's values go as soon as they are packed
     auto item = parameters.extract(parameters.begin());

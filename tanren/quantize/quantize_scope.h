@@ -2,11 +2,13 @@
 // the module's own (replaced.h). QuantizeScope: within it the operators of its thread that read
 // such a weight, linear, addmm, matmul, conv2d and embedding, are answered with 8-bit ones
 // (ops/quantized_linear.h, …), in the dtype that the operator would have given. The answers have no
-// gradient. An operator in another form than weight_read.h knows reads NaN. Used by quantized_task.
+// gradient. One of these operators in another form than weight_read.h knows throws an Error that
+// names the parameter; any other operator reads NaN. Used by quantized_task.
 //
 // Inputs of linear layers are quantised with the parameter's input scale, or without one row by
-// row. A convolution without one expands its weight at each call. A weight that linears read
-// answers embeddings, too, from the same bytes.
+// row, or stay floating: then the weight is expanded at each call, some channels at a time, as is
+// that of a convolution without an input scale. A weight that linears read answers embeddings, too,
+// from the same bytes.
 #pragma once
 
 #include "tanren/base/operator_listener.h"
@@ -27,8 +29,8 @@ class QuantizedLayers {
  public:
   // Replaces the module's parameters, each as soon as its 8-bit weight is packed. InputError,
   // before anything is replaced, for a name that is no parameter, another shape, a dtype that is
-  // neither fp32 nor bf16, another device than the CPU, or an input scale that no operator could
-  // use.
+  // neither fp32 nor bf16, another device than the CPU, an input scale that no operator could use,
+  // or two names of a parameter with different readers.
   QuantizedLayers(const torch::nn::Module& module, QuantizedParameters parameters);
   ~QuantizedLayers();
   QuantizedLayers(const QuantizedLayers&) = delete;
@@ -47,6 +49,7 @@ class QuantizedLayers {
 
 class QuantizeScope {
  public:
+  // Throws an Error within a scope of other layers that have 8-bit weights of the same parameters.
   explicit QuantizeScope(std::shared_ptr<const QuantizedLayers> layers);
 
  private:

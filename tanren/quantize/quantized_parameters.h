@@ -29,6 +29,8 @@ struct QuantizedParameter {
   QuantizedWeight weight;
   WeightReader reader = WeightReader::linear;
   std::optional<InputScale> input;  // none: dynamic (linear) or not quantised (embedding)
+  // Of a linear or projection: its input stays floating, and the weight is expanded for each call.
+  bool is_weight_alone = false;
 };
 
 // By the parameter's name in the task.

@@ -26,6 +26,9 @@ std::function<Result(Arguments...)> answered_within(const Layers& layers,
 Task quantized(Task task, QuantizedParameters parameters) {
   if (parameters.empty()) return task;
   const Layers layers = std::make_shared<QuantizedLayers>(*task.module, std::move(parameters));
+  // The answers have no gradients: a backward then says that there are none, instead of leaving out
+  // those below an 8-bit layer.
+  for (const at::Tensor& parameter : task.module->parameters()) parameter.requires_grad_(false);
   for (PhaseSpec& phase : task.phases) {
     phase.forward = answered_within(layers, std::move(phase.forward));
   }

@@ -10,9 +10,9 @@
 namespace tanren {
 
 // Replaces the task's parameters by the 8-bit ones (replaced.h), and runs its forwards, predict,
-// predict_rows with its parts, and generate in a QuantizeScope. Several threads may predict at
-// once, as before. What calls the module itself reads NaN. InputError as QuantizedLayers. Without
-// parameters the task is as it was.
+// predict_rows with its parts, and generate in a QuantizeScope. No parameter requires a gradient.
+// Several threads may predict at once, as before. What calls the module itself reads NaN.
+// InputError as QuantizedLayers. Without parameters the task is as it was.
 Task quantized(Task task, QuantizedParameters parameters);
 std::shared_ptr<Task> quantized(std::shared_ptr<Task> task, QuantizedParameters parameters);
 
