@@ -11,23 +11,27 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-OrderedJson number_json(double value) { return std::isfinite(value) ? OrderedJson(value) : nullptr; }
+OrderedJson number_json(double value) {
+  return std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr);
+}
 
-OrderedJson bytes_json(int64_t bytes) { return bytes > 0 ? OrderedJson(bytes) : nullptr; }
+OrderedJson bytes_json(int64_t bytes) {
+  return bytes > 0 ? OrderedJson(bytes) : OrderedJson(nullptr);
+}
 
 OrderedJson known_text_json(const std::string& text) {
   return text.empty() ? OrderedJson(nullptr) : OrderedJson(text);
 }
 
 OrderedJson spread_json(const std::optional<Spread>& spread) {
-  if (!spread) return nullptr;
+  if (!spread) return OrderedJson(nullptr);
   return {{"median", number_json(spread->median)},
           {"lowest", number_json(spread->lowest)},
           {"highest", number_json(spread->highest)}};
 }
 
 OrderedJson difference_json(const std::optional<Difference>& difference) {
-  if (!difference) return nullptr;
+  if (!difference) return OrderedJson(nullptr);
   return {{"mean", number_json(difference->mean)},
           {"lower", number_json(difference->lower)},
           {"upper", number_json(difference->upper)}};
@@ -38,7 +42,7 @@ OrderedJson scheme_json(const SchemeResult& scheme) {
   const bool is_measured = scheme.not_measured.empty();
   return {{"name", scheme.name},
           {"not_measured", known_text_json(scheme.not_measured)},
-          {"metric", is_measured ? number_json(scheme.metric) : nullptr},
+          {"metric", is_measured ? number_json(scheme.metric) : OrderedJson(nullptr)},
           {"difference", difference_json(scheme.difference)},
           {"tensor_bytes", bytes_json(scheme.tensor_bytes)},
           {"seconds_1", spread_json(scheme.seconds_1)},
@@ -46,7 +50,7 @@ OrderedJson scheme_json(const SchemeResult& scheme) {
           {"ratio_1", spread_json(scheme.ratio_1)},
           {"ratio_8", spread_json(scheme.ratio_8)},
           {"peak_bytes", bytes_json(scheme.peak_bytes)},
-          {"layers_kept", is_measured ? OrderedJson(scheme.layers_kept) : nullptr},
+          {"layers_kept", is_measured ? OrderedJson(scheme.layers_kept) : OrderedJson(nullptr)},
           {"is_within_tolerance", scheme.is_within_tolerance},
           {"is_written", scheme.is_written}};
 }
@@ -61,7 +65,7 @@ OrderedJson layer_json(const LayerResult& layer) {
           {"reader", known_text_json(layer.reader)},
           {"shape", layer.shape},
           {"input_range", range},
-          {"error", layer.error ? number_json(*layer.error) : nullptr},
+          {"error", layer.error ? number_json(*layer.error) : OrderedJson(nullptr)},
           {"share", number_json(layer.share)},
           {"is_8_bit", layer.is_8_bit},
           {"why", layer.why}};

@@ -182,7 +182,7 @@ std::string plot_mark(const PlotPoint& point, const PlotFrame& frame) {
 
 // The points' names beside them, moved down where they would lie over one another.
 std::string plot_names(std::vector<PlotPoint> points, const PlotFrame& frame) {
-  constexpr double kLetter = 6.2, kLine = 13, kGap = 10;
+  constexpr double kLetter = 6.2, kLine = 13, kNearest = kLine - 1, kGap = 10;
   struct Box {
     double left, right, y;
   };
@@ -197,7 +197,8 @@ std::string plot_names(std::vector<PlotPoint> points, const PlotFrame& frame) {
     Box box{is_left ? x - kGap - width : x + kGap, is_left ? x - kGap : x + kGap + width,
             frame.y(point.metric) - 5};
     const auto is_over = [&](const Box& other) {
-      return box.left < other.right && other.left < box.right && std::abs(box.y - other.y) < kLine;
+      return box.left < other.right && other.left < box.right &&
+             std::abs(box.y - other.y) < kNearest;
     };
     for (auto other = taken.begin(); other != taken.end();) {
       if (is_over(*other)) {

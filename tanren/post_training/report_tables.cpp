@@ -16,6 +16,10 @@ namespace {
 constexpr int64_t kReportColumns = 100;
 constexpr const char* kUnknown = "-";
 
+std::string outside_text(const std::string& text) {
+  return text.empty() ? kUnknown : one_line(text);
+}
+
 // With a minus as long as a plus.
 std::string with_minus(const std::string& number) {
   return !number.empty() && number[0] == '-' ? "−" + number.substr(1) : number;
@@ -201,7 +205,7 @@ std::optional<MetricChange> metric_change(const QuantizeReport& report,
   if (scheme.difference) {
     change.mean = unit * scheme.difference->mean;
     const double lower = unit * scheme.difference->lower, upper = unit * scheme.difference->upper;
-    if (std::isfinite(lower) && std::isfinite(upper)) change.interval = {lower, upper};
+    if (std::isfinite(lower) && std::isfinite(upper)) change.interval = std::pair(lower, upper);
   } else if (fp32 != nullptr) {
     change.mean = unit * (scheme.metric - fp32->metric);
   } else {
@@ -212,23 +216,24 @@ std::optional<MetricChange> metric_change(const QuantizeReport& report,
 
 std::vector<std::string> report_lines(const QuantizeReport& report) {
   std::vector<std::string> lines = {
-      fmt::format("{} on {}: {} samples evaluated, {} for calibration", one_line(report.model),
-                  one_line(report.data), count_text(report.evaluated_samples),
+      fmt::format("{} on {}: {} samples evaluated, {} for calibration", outside_text(report.model),
+                  outside_text(report.data), count_text(report.evaluated_samples),
                   count_text(report.calibration_samples)),
-      fmt::format("{}, the {} the better; tolerance: {} {}", one_line(report.metric),
+      fmt::format("{}, the {} the better; tolerance: {} {}", outside_text(report.metric),
                   report.goal == "min" ? "lower" : "higher", digits_text(report.tolerance, 6),
-                  one_line(report.tolerance_unit)),
-      fmt::format("{}; 8-bit products: {}", one_line(report.processor), one_line(report.kernels))};
+                  outside_text(report.tolerance_unit)),
+      fmt::format("{}; 8-bit products: {}", outside_text(report.processor),
+                  outside_text(report.kernels))};
   lines.push_back(report.written.empty()
                       ? "nothing is written: no scheme is within the tolerance"
-                      : "written: " + one_line(report.written) + ", " + one_line(report.file));
+                      : "written: " + one_line(report.written) + ", " + outside_text(report.file));
   return lines;
 }
 
 Table scheme_table(const QuantizeReport& report) {
   constexpr size_t kLongestMetric = 12;
   Table table{"Schemes",
-              {"scheme", middle_left_out(one_line(report.metric), kLongestMetric), "change",
+              {"scheme", middle_left_out(outside_text(report.metric), kLongestMetric), "change",
                "95 % interval", "bytes", "of fp32", "peak", "kept", ""},
               {},
               1,
@@ -321,7 +326,7 @@ Table layer_table(const QuantizeReport& report) {
       5,        ""};
   for (const LayerResult& layer : report.layers) {
     table.rows.push_back({one_line(layer.name),
-                          layer.reader.empty() ? kUnknown : one_line(layer.reader),
+                          outside_text(layer.reader),
                           shape_text(layer.shape), stored_as(layer), one_line(layer.why),
                           known_share(layer.share), range_text(layer),
                           digits_text(known_error(layer), 2)});
