@@ -21,10 +21,11 @@ struct MetricChange {
 // Absent for fp32 itself, a scheme that was not measured, and numbers that are not finite.
 std::optional<MetricChange> metric_change(const QuantizeReport& report, const SchemeResult& scheme);
 
-// What was measured on what, and what was written.
+// What was measured on what, and what was written; each of at most 100 columns a line.
 std::vector<std::string> report_lines(const QuantizeReport& report);
 Table scheme_table(const QuantizeReport& report);  // its note has the reasons of what was left out
 Table time_table(const QuantizeReport& report);    // no rows: nothing was timed
+Table remark_table(const QuantizeReport& report);  // has no rows: its note has the remarks
 // All layers in the model's order, with readers and reasons, and a bar for each error.
 Table layer_table(const QuantizeReport& report);
 // The layers whose errors are largest, at most `most`; the note names those that stay.

@@ -1,4 +1,3 @@
-#include "tanren/base/one_line.h"
 #include "tanren/base/testing.h"
 #include "tanren/base/text.h"
 #include "tanren/post_training/report_plot.h"
@@ -8,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <sstream>
 
@@ -127,6 +127,8 @@ TEST(QuantizeReport, long_names_of_layers_lose_their_middle_so_that_lines_keep_1
   QuantizeReport report = quantized_digits();
   const std::string name = "bert.encoder.layer.11." + std::string(90, 'x') + ".query.weight";
   report.layers[0].name = name;
+  report.remarks.emplace_back();
+  for (int i = 0; i < 40; ++i) report.remarks.back() += "word ";
   const std::string text = quantize_text_report(report);
   TANREN_EXPECT_CONTAINS(text, "bert.encoder.layer.11.");
   TANREN_EXPECT_CONTAINS(text, ".query.weight");

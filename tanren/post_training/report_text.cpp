@@ -1,4 +1,3 @@
-#include "tanren/base/one_line.h"
 #include "tanren/post_training/report_tables.h"
 
 namespace tanren {
@@ -16,9 +15,7 @@ std::string quantize_text_report(const QuantizeReport& report) {
        {scheme_table(report), time_table(report), worst_layer_table(report, kTextLayers)}) {
     text += "\n" + text_of(table);
   }
-  if (!report.remarks.empty()) text += "\nREMARKS\n";
-  for (const auto& remark : report.remarks) text += "  " + one_line(remark) + "\n";
-  return text;
+  return report.remarks.empty() ? text : text + "\n" + text_of(remark_table(report));
 }
 
 }  // namespace tanren
