@@ -56,8 +56,8 @@ std::vector<double> error_bars(const QuantizeReport& report) {
     least = std::min(least, error);
     most = std::max(most, error);
   }
-  std::vector<double> bars(report.layers.size(), 0);
   if (most == 0) return {};
+  std::vector<double> bars(report.layers.size(), 0);
   const double from = std::ceil(std::log10(least)) - 1, length = std::log10(most) - from;
   for (size_t i = 0; i < bars.size(); ++i) {
     const double error = known_error(report.layers[i]);
@@ -69,13 +69,15 @@ std::vector<double> error_bars(const QuantizeReport& report) {
 // A line for each reason why weights stay, with the first of their names.
 std::vector<std::string> staying_lines(const QuantizeReport& report) {
   constexpr size_t kNames = 6;
-  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  using Names = std::vector<std::string>;
+  std::vector<std::pair<std::string, Names>> reasons;
   for (const LayerResult& layer : report.layers) {
     if (layer.is_8_bit) continue;
-    auto found = std::find_if(reasons.begin(), reasons.end(),
-                              [&](const auto& reason) { return reason.first == layer.why; });
-    if (found == reasons.end()) found = reasons.insert(found, {layer.why, {}});
-    found->second.push_back(one_line(layer.name));
+    const auto found = std::find_if(reasons.begin(), reasons.end(),
+                                    [&](const auto& one) { return one.first == layer.why; });
+    auto& names = found != reasons.end() ? found->second
+                                         : reasons.emplace_back(layer.why, Names{}).second;
+    names.push_back(one_line(layer.name));
   }
   std::vector<std::string> lines;
   for (auto& [why, names] : reasons) {
@@ -95,11 +97,9 @@ Table layer_table(const QuantizeReport& report) {
       "Layers", {"weight", "reader", "shape", "stored", "decision", "share", "input", "error"}, {},
       5,        ""};
   for (const LayerResult& layer : report.layers) {
-    table.rows.push_back({one_line(layer.name),
-                          outside_text(layer.reader),
-                          shape_text(layer.shape), stored_as(layer), one_line(layer.why),
-                          known_share(layer.share), range_text(layer),
-                          digits_text(known_error(layer), 2)});
+    table.rows.push_back({one_line(layer.name), outside_text(layer.reader), shape_text(layer.shape),
+                          stored_as(layer), one_line(layer.why), known_share(layer.share),
+                          range_text(layer), digits_text(known_error(layer), 2)});
   }
   table.bars = error_bars(report);
   if (report.layers.empty()) {
