@@ -75,8 +75,8 @@ std::vector<std::string> staying_lines(const QuantizeReport& report) {
     if (layer.is_8_bit) continue;
     const auto found = std::find_if(reasons.begin(), reasons.end(),
                                     [&](const auto& one) { return one.first == layer.why; });
-    auto& names = found != reasons.end() ? found->second
-                                         : reasons.emplace_back(layer.why, Names{}).second;
+    auto& names =
+        found != reasons.end() ? found->second : reasons.emplace_back(layer.why, Names{}).second;
     names.push_back(one_line(layer.name));
   }
   std::vector<std::string> lines;
@@ -93,9 +93,11 @@ std::vector<std::string> staying_lines(const QuantizeReport& report) {
 }  // namespace
 
 Table layer_table(const QuantizeReport& report) {
-  Table table{
-      "Layers", {"weight", "reader", "shape", "stored", "decision", "share", "input", "error"}, {},
-      5,        ""};
+  Table table{"Layers",
+              {"weight", "reader", "shape", "stored", "decision", "share", "input", "error"},
+              {},
+              5,
+              ""};
   for (const LayerResult& layer : report.layers) {
     table.rows.push_back({one_line(layer.name), outside_text(layer.reader), shape_text(layer.shape),
                           stored_as(layer), one_line(layer.why), known_share(layer.share),

@@ -42,7 +42,7 @@ struct LayerResult {
   std::optional<double> error;  // relative squared, of the outputs with this layer alone in 8 bits
   double share = 0;             // of the model's tensor bytes in fp32
   bool is_8_bit = false;        // in the written file
-  std::string why;  // "within the tolerance", "keep", "narrow reads it", "worst first"
+  std::string why;              // "within the tolerance", "keep", "narrow reads it", "worst first"
 };
 
 struct QuantizeReport {

@@ -107,14 +107,13 @@ Table scheme_table(const QuantizeReport& report) {
       row[1] = digits_text(scheme.metric, 5);
       if (change) row[2] = change_text(change->mean);
       if (change && change->interval) {
-        row[3] = change_text(change->interval->first) + " … " +
-                 change_text(change->interval->second);
+        row[3] =
+            change_text(change->interval->first) + " … " + change_text(change->interval->second);
       }
       row[4] = known_bytes(scheme.tensor_bytes);
       if (fp32 != nullptr && fp32->tensor_bytes > 0 && scheme.tensor_bytes > 0) {
-        row[5] = fixed_text(static_cast<double>(scheme.tensor_bytes) /
-                                static_cast<double>(fp32->tensor_bytes),
-                            3);
+        row[5] = fixed_text(
+            static_cast<double>(scheme.tensor_bytes) / static_cast<double>(fp32->tensor_bytes), 3);
       }
       row[6] = known_bytes(scheme.peak_bytes);
       if (is_8_bit_scheme(scheme)) row[7] = to_text(scheme.layers_kept);
@@ -145,8 +144,8 @@ Table time_table(const QuantizeReport& report) {
   const auto row = [&](const SchemeResult& scheme, int batch, const std::optional<Spread>& seconds,
                        const std::optional<Spread>& ratio, const std::optional<Spread>& of_bf16) {
     if (!seconds) return;
-    std::vector<std::string> cells = {one_line(scheme.name),         to_text(batch),
-                                      known_time(seconds->median),   known_time(seconds->lowest),
+    std::vector<std::string> cells = {one_line(scheme.name), to_text(batch),
+                                      known_time(seconds->median), known_time(seconds->lowest),
                                       known_time(seconds->highest)};
     cells.resize(table.head.size(), kUnknown);
     if (ratio) {

@@ -53,7 +53,13 @@ QuantizeReport quantized_digits() {
   report.schemes[3].layers_kept = 3;
   report.schemes.push_back({.name = "static", .not_measured = "the recurrent layer has no range"});
   report.layers = {
-      {"stem.weight", "convolution", {16, 1, 3, 3}, std::pair(-2.5, 7.25), 1e-4, 0.25, true,
+      {"stem.weight",
+       "convolution",
+       {16, 1, 3, 3},
+       std::pair(-2.5, 7.25),
+       1e-4,
+       0.25,
+       true,
        "within the tolerance"},
       {"body.weight", "linear", {64, 1024}, std::nullopt, 1e-2, 0.5, false, "worst first"},
       {"position", "", {64}, std::nullopt, std::nullopt, 0.125, false, "narrow reads it"}};
@@ -86,8 +92,8 @@ TEST(QuantizeReport, numbers_that_are_not_finite_or_not_known_are_a_dash_and_nul
       EXPECT_FALSE(testing::contains(text, wrong)) << wrong << " in " << text;
     }
   }
-  const std::vector<std::string> row{"dynamic", "-", "-", "-", "101.0 MiB", "0.253", "-", "3",
-                                     "written"};
+  const std::vector<std::string> row{"dynamic", "-", "-", "-",      "101.0 MiB",
+                                     "0.253",   "-", "3", "written"};
   EXPECT_EQ(scheme_table(report).rows[3], row);
   const std::vector<std::string> timed{"dynamic", "8", "-", "-", "-", "-", "-", "-", "-"};
   EXPECT_EQ(time_table(report).rows.back(), timed);
@@ -182,8 +188,7 @@ TEST(QuantizeReport, the_table_of_times_says_where_bf16_is_faster) {
                                          "0.80",    "0.75", "0.85",   "1.33"};
   EXPECT_EQ(table.rows[5], weights);
   EXPECT_EQ(table.rows[7].back(), "0.67");
-  TANREN_EXPECT_CONTAINS(table.note,
-                         "bf16 is faster than weights at batch 1, weights at batch 8.");
+  TANREN_EXPECT_CONTAINS(table.note, "bf16 is faster than weights at batch 1, weights at batch 8.");
   QuantizeReport report = quantized_digits();
   report.schemes[2].seconds_1 = report.schemes[2].seconds_8 = Spread{0.1, 0.1, 0.1};
   EXPECT_EQ(time_table(report).note.find("bf16 is faster"), std::string::npos);
