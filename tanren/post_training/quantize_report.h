@@ -1,6 +1,5 @@
 // QuantizeReport: all that a quantisation has measured and decided, as data, and its three texts.
-// Filled by post_training/quantize_run; the writers read nothing else. Plain values; not
-// thread-safe.
+// Filled by what quantises a model; the writers read nothing else. Plain values; not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Cells and notes of a quantisation's report: texts from outside, numbers that may be unknown, lines
-// of at most 100 columns. Pure functions.
+// Cells and notes of a quantisation's report: texts from outside, numbers that may be unknown, and
+// lines of at most 100 columns. Pure functions. Called by the tables of report_tables.h.
 #pragma once
 
 #include "tanren/page/table.h"
