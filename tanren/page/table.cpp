@@ -24,6 +24,14 @@ std::string cell(const char* tag, const std::string& text, bool number) {
   return fmt::format("<{}{}{}</{}>", tag, number ? " class=\"n\">" : ">", escaped(text), tag);
 }
 
+// A drawing as long as `share` of a bar's full length.
+std::string bar_cell(double share) {
+  return fmt::format(
+      "<td><svg viewBox=\"0 0 100 9\" style=\"width:100px;margin:0\"><rect width=\"{:.1f}\" "
+      "height=\"9\" fill=\"#222\"/></svg></td>",
+      100 * share);
+}
+
 }  // namespace
 
 std::string text_of(const Table& table) {
@@ -61,10 +69,13 @@ std::string html_of(const Table& table) {
     for (size_t i = 0; i < table.head.size(); ++i) {
       html += cell("th", table.head[i], is_number(table, i));
     }
+    if (!table.bars.empty()) html += "<th></th>";
     html += "</tr></thead><tbody>\n";
-    for (const auto& row : table.rows) {
+    for (size_t at = 0; at < table.rows.size(); ++at) {
+      const auto& row = table.rows[at];
       html += "<tr>";
       for (size_t i = 0; i < row.size(); ++i) html += cell("td", row[i], is_number(table, i));
+      if (!table.bars.empty()) html += bar_cell(table.bars[at]);
       html += "</tr>\n";
     }
     html += "</tbody></table>\n";

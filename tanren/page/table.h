@@ -13,6 +13,7 @@ struct Table {
   size_t texts = 1;                            // number of leading columns with words, not numbers
   std::string note;                            // below; may be empty
   bool remarks = false;                        // the last column holds words too
+  std::vector<double> bars;  // empty, or of each row, 0 to 1: drawn after its last cell, on a page
 };
 
 // The title in capitals, the head and rows in aligned columns, and the note.
