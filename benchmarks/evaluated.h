@@ -90,9 +90,8 @@ class Evaluated {
     const at::NoGradGuard no_grad;
     at::Tensor outputs;
     const Batch batch = prepared(batch_.slice(0, samples), run_.task, parts);
-    const auto shortage = tanren::predict(run_, parts, batch, [&](const Prediction& prediction) {
-      outputs = prediction.outputs;
-    });
+    const auto shortage = tanren::predict(
+        run_, parts, batch, [&](const Prediction& prediction) { outputs = prediction.outputs; });
     if (shortage) throw std::runtime_error("out of memory: " + shortage->message);
     return outputs;
   }

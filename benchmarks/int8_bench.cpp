@@ -14,6 +14,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -22,6 +23,7 @@
 
 int main(int argc, char** argv) {
   using namespace tanren;  // NOLINT(google-build-using-namespace): a program, not a header
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // it takes many minutes
   const auto word = bench::words(argc, argv);
   const std::string part = word(1, "all");
   if (part == "load") return bench::load_for_each_line(word(2, ""));
@@ -48,7 +50,6 @@ int main(int argc, char** argv) {
                 asked.processor.cpu.c_str(), asked.processor.kernels.c_str(), asked.threads,
                 asked.pairs);
     measure(asked);
-    std::fflush(stdout);
   }
   if (!has_part) {
     std::printf("no part %s; there are linear, bert, resnet50, generate, bytes, all, small\n",

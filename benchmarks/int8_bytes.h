@@ -44,9 +44,9 @@ inline Metadata description_of_case(const StepCase& of) {
   for (const int64_t size : info.input_shape) {
     sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
   }
-  const std::string inputs =
-      info.vocab_size > 0 ? fmt::format("int[{}] in [0, {}]", sizes, info.vocab_size - 1)
-                          : fmt::format("float[{}] in [0, 1]", sizes);
+  const std::string inputs = info.vocab_size > 0
+                                 ? fmt::format("int[{}] in [0, {}]", sizes, info.vocab_size - 1)
+                                 : fmt::format("float[{}] in [0, 1]", sizes);
   RunConfig config = of.config;
   config.data.train.kind = "synthetic";
   config.data.train.samples = of.data.size();
@@ -130,8 +130,8 @@ inline LoadedBytes loaded_bytes(const std::filesystem::path& file) {
 }
 
 inline void bytes_part(const Int8Asked& asked) {
-  const auto folder = std::filesystem::temp_directory_path() /
-                      ("tanren-int8-bytes-" + std::to_string(::getpid()));
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("tanren-int8-bytes-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   {
     const StepCase digits = digits_case();

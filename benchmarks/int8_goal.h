@@ -52,8 +52,7 @@ class Checks {
  public:
   void near(const std::string& what, double distance, double most) {
     const bool is_near = distance <= most;  // false for NaN
-    std::printf("  %s: %.2e apart%s\n", what.c_str(), distance,
-                is_near ? "" : ": NOT NEAR");
+    std::printf("  %s: %.2e apart%s\n", what.c_str(), distance, is_near ? "" : ": NOT NEAR");
     all_ = all_ && is_near;
   }
   void holds(const std::string& what, bool is_true) {

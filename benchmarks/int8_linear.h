@@ -102,8 +102,7 @@ inline void linear_part(const Int8Asked& asked) {
       at::manual_seed(1);
       std::vector<double> dynamic, is_static;
       for (const auto& [out, in] : shapes) {
-        const std::string shape =
-            fmt::format("{} rows, {} → {}", rows, in, out);
+        const std::string shape = fmt::format("{} rows, {} → {}", rows, in, out);
         const LinearRatios ratios =
             measure_layers(asked, LinearLayers(out, in, rows), dtype, shape);
         dynamic.push_back(ratios.dynamic);

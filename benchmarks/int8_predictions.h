@@ -11,7 +11,6 @@
 #include <cmath>
 #include <exception>
 #include <filesystem>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -33,19 +32,18 @@ struct Predictions {
   std::vector<PeerGoal> peers;
 };
 
-inline const Predictions kBert{
-    "bert",
-    QuantizeScheme::dynamic,
-    {8, 1},
-    same_goal(0.75),
-    {{"fp32"},
-     {"bf16", {0.5, 0.7}},
-     {"autocast", {0.5, 0.7}},
-     {"torch_ao", {0.5, 0.75}},
-     {"torchao", same_goal(0.45)},
-     {"torchao_bf16", same_goal(0.45)},
-     {"onnx", same_goal(1)},
-     {"onnx_fused", same_goal(1)}}};
+inline const Predictions kBert{"bert",
+                               QuantizeScheme::dynamic,
+                               {8, 1},
+                               same_goal(0.75),
+                               {{"fp32"},
+                                {"bf16", {0.5, 0.7}},
+                                {"autocast", {0.5, 0.7}},
+                                {"torch_ao", {0.5, 0.75}},
+                                {"torchao", same_goal(0.45)},
+                                {"torchao_bf16", same_goal(0.45)},
+                                {"onnx", same_goal(1)},
+                                {"onnx_fused", same_goal(1)}}};
 inline const Predictions kResNet{"resnet50",
                                  QuantizeScheme::calibrated,
                                  {8},
@@ -121,15 +119,14 @@ inline void beside_peer(const Int8Asked& asked, const Predictions& of, const Pee
   } catch (const std::exception& error) {
     std::printf("%s is not measured: %s\n", with.kind, error.what());
   }
-  std::fflush(stdout);
 }
 
 inline void predictions_part(const Int8Asked& asked, const Predictions& of) {
   const StepCase chosen = evaluated_case(of.model, asked.is_small, asked.threads);
   const OwnWays own(chosen, of.scheme);
   const char* scheme = of.scheme == QuantizeScheme::dynamic ? "dynamic" : "static";
-  const auto start = asked.python.empty() ? std::filesystem::path()
-                                          : write_int8_start(own.whole, chosen);
+  const auto start =
+      asked.python.empty() ? std::filesystem::path() : write_int8_start(own.whole, chosen);
   for (const int64_t samples : of.batches) {
     std::printf("%s, %ld sample(s), evaluated; int8: %s\n", chosen.about, samples, scheme);
     const at::Tensor fp32 = own.fp32.predict(samples).to(at::kDouble).contiguous();
@@ -147,8 +144,7 @@ inline void predictions_part(const Int8Asked& asked, const Predictions& of) {
       print("int8 / our " + way->name, against, 1e3, "ms");
       judge(asked.processor, against.ratio.median, way == &own.fp32 ? Goal{} : of_bf16);
     }
-    std::fflush(stdout);
-    if (asked.python.empty()) continue;
+      if (asked.python.empty()) continue;
     for (const PeerGoal& peer : of.peers) beside_peer(asked, of, peer, int8, fp32, start);
   }
   if (!start.empty()) std::filesystem::remove(start);
@@ -173,9 +169,8 @@ inline void generate_part(const Int8Asked& asked) {
                 std::max<int64_t>(same - text.begin() - prompt, 0));
   }
   const auto timed = [&](const Way& way) {
-    return std::function<double()>([&] {
-      return seconds([&] { (void)written(way); }) / static_cast<double>(tokens);
-    });
+    return std::function<double()>(
+        [&] { return seconds([&] { (void)written(way); }) / static_cast<double>(tokens); });
   };
   const Way& int8 = faster_int8(asked, own, timed);
   for (const Way* way : {&own.fp32, &own.bf16, &own.bf16_weights}) {

@@ -44,7 +44,7 @@ class PeerProcess {
     to_ = ::fdopen(to[1], "w");
     from_ = ::fdopen(from[0], "r");
     if (const std::string said = line(); said != "ready") {
-      throw std::runtime_error("the peer " + command.back() + " did not start: " + said);
+      throw std::runtime_error("the peer did not start: " + said);
     }
   }
   ~PeerProcess() {
