@@ -128,7 +128,7 @@ inline void predictions_part(const Int8Asked& asked, const Predictions& of) {
   const auto start =
       asked.python.empty() ? std::filesystem::path() : write_int8_start(own.whole, chosen);
   for (const int64_t samples : of.batches) {
-    std::printf("%s, %ld sample(s), evaluated; int8: %s\n", chosen.about, samples, scheme);
+    std::printf("%s: evaluation of the first %ld; int8: %s\n", chosen.about, samples, scheme);
     const at::Tensor fp32 = own.fp32.predict(samples).to(at::kDouble).contiguous();
     for (const Way* way : {&own.bf16, &own.bf16_weights, &own.int8_fp32, &own.int8_bf16}) {
       asked.checks->near(way->name + " from fp32", distance(way->predict(samples), fp32), 0.3);
@@ -138,13 +138,14 @@ inline void predictions_part(const Int8Asked& asked, const Predictions& of) {
           [&way, samples] { return seconds([&] { (void)way.predict(samples); }); });
     };
     const Way& int8 = faster_int8(asked, own, timed);
-    const Goal of_bf16 = samples == of.batches.front() ? of.of_bf16 : same_goal(1);
+    const bool is_first = samples == of.batches.front();
     for (const Way* way : {&own.fp32, &own.bf16, &own.bf16_weights}) {
       const Paired against = pair_up(asked.pairs, timed(int8), timed(*way));
       print("int8 / our " + way->name, against, 1e3, "ms");
-      judge(asked.processor, against.ratio.median, way == &own.fp32 ? Goal{} : of_bf16);
+      const Goal first = way == &own.fp32 ? Goal{} : of.of_bf16;
+      judge(asked.processor, against.ratio.median, is_first ? first : same_goal(1));
     }
-      if (asked.python.empty()) continue;
+    if (asked.python.empty()) continue;
     for (const PeerGoal& peer : of.peers) beside_peer(asked, of, peer, int8, fp32, start);
   }
   if (!start.empty()) std::filesystem::remove(start);
