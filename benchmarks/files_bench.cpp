@@ -7,6 +7,7 @@
 #include "tanren/formats/safetensors.h"
 #include "benchmarks/paired.h"
 #include "benchmarks/peers/peer_process.h"
+#include "benchmarks/resident.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -37,21 +38,12 @@ tanren::TensorMap weights_of(int64_t megabytes) {
   return tensors;
 }
 
-// A line of /proc/self/status, in bytes.
-double status(const std::string& key) {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind(key + ":", 0) == 0) return std::stod(line.substr(key.size() + 1)) * 1024;
-  }
-  return 0;
-}
-
 // How far the peak of the resident set during `work` exceeds its size before.
 double growth(const std::function<void()>& work) {
   std::ofstream("/proc/self/clear_refs") << 5;
-  const double before = status("VmRSS");
+  const double before = tanren::bench::status_bytes("VmRSS");
   work();
-  return status("VmHWM") - before;
+  return tanren::bench::status_bytes("VmHWM") - before;
 }
 
 }  // namespace

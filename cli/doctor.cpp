@@ -1,6 +1,7 @@
 #include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
 #include "tanren/config/describe.h"
+#include "tanren/ops/int8_gemm.h"
 #include "tanren/plan/probe_machine.h"
 #include "tanren/train/device.h"
 #include "cli/verbs.h"
@@ -16,6 +17,7 @@ int doctor(const Arguments& arguments, const Registry& registry) {
   Machine machine = probe_machine();
   probe_accelerators(machine, "auto", registry.accelerators);
   const Accelerators& there = machine.accelerators;
+  const std::string int8(int8_kernel_text(int8_kernel(), machine.cpu_amx_int8));
   if (arguments.json) {
     std::cout << json_text(nlohmann::ordered_json{{"tanren", TANREN_VERSION},
                                                   {"libtorch", TORCH_VERSION},
@@ -24,6 +26,9 @@ int doctor(const Arguments& arguments, const Registry& registry) {
                                                   {"memory_bytes", machine.memory_bytes},
                                                   {"cpu_bf16", machine.cpu_bf16},
                                                   {"cpu_fp16", machine.cpu_fp16},
+                                                  {"cpu_vnni", machine.cpu_vnni},
+                                                  {"cpu_amx_int8", machine.cpu_amx_int8},
+                                                  {"int8_kernels", int8},
                                                   {"num_" + there.kind, there.count()},
                                                   {there.kind + "_bytes", there.bytes}})
               << "\n";
@@ -36,6 +41,7 @@ int doctor(const Arguments& arguments, const Registry& registry) {
             << "\n"
             << "fp16     " << (machine.cpu_fp16 ? "in hardware" : "emulated: slower than fp32")
             << "\n"
+            << "int8     " << int8 << "\n"
             << fmt::format("{:<9}", there.kind)
             << (there.count() > 0 ? fmt::format("{} devices", there.count()) : "none usable")
             << "\n";

@@ -87,9 +87,10 @@ constexpr Floor kFloors[] = {
     {"train", "GROUND ROOMS"},
     {"interop forecast", "GROUND ROOMS config plan train"},
     {"run", "GROUND ROOMS config plan train interop forecast"},
-    {"anatomy predict", "GROUND ROOMS config plan train interop forecast run"},
+    {"anatomy predict post_training", "GROUND ROOMS config plan train interop forecast run"},
     {"cli tanren.h",
-     "GROUND ROOMS config plan monitor train interop forecast run predict anatomy cli"},
+     "GROUND ROOMS config plan monitor train interop forecast run predict anatomy post_training "
+     "cli"},
 };
 // Headers that all rooms above the ground may include: what the config asks, what the plan decided,
 // and which kinds a program adds.

@@ -19,8 +19,8 @@ namespace tanren::bench {
 
 class PeerProcess {
  public:
-  // Starts a program and waits until it prints "ready". A line that takes longer than `patience`
-  // (0: any time is granted) kills the program, and throws.
+  // Starts a program and waits until it prints "ready". Throws what else it prints first. A line
+  // that takes longer than `patience` (0: any time is granted) kills the program, and throws.
   explicit PeerProcess(const std::vector<std::string>& command, std::chrono::seconds patience = {})
       : patience_(patience) {
     int to[2], from[2];
@@ -43,8 +43,9 @@ class PeerProcess {
     ::close(from[1]);
     to_ = ::fdopen(to[1], "w");
     from_ = ::fdopen(from[0], "r");
-    if (line() != "ready")
-      throw std::runtime_error("the peer " + command.back() + " did not start");
+    if (const std::string said = line(); said != "ready") {
+      throw std::runtime_error("the peer did not start: " + said);
+    }
   }
   ~PeerProcess() {
     std::fclose(to_);  // ends its loop over stdin

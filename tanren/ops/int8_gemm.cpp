@@ -56,6 +56,15 @@ Int8Kernel int8_kernel() {
   return best;
 }
 
+std::string_view int8_kernel_text(Int8Kernel kernel, bool has_amx) {
+  switch (kernel) {
+    case Int8Kernel::onednn: return has_amx ? "AMX" : "VNNI";
+    case Int8Kernel::avx2: return "AVX2 alone: plain integer loops";
+    case Int8Kernel::plain: break;
+  }
+  return "neither AMX, VNNI nor AVX2: plain integer loops";
+}
+
 void pack_int8_columns(const int8_t* b, int64_t stride, int64_t n, int64_t k, int64_t row,
                        int8_t* packed) {
   for (int64_t first = 0; first < k; first += 4, packed += 4 * row) {

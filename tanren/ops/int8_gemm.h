@@ -8,12 +8,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace tanren {
 
 // What computes int8_gemm on this processor; found once a process.
 enum class Int8Kernel { plain, avx2, onednn };
 Int8Kernel int8_kernel();
+
+// "AMX", "VNNI", "AVX2 alone: plain integer loops": for reports. `has_amx`: the processor has
+// AMX's 8-bit products, which oneDNN then takes.
+std::string_view int8_kernel_text(Int8Kernel kernel, bool has_amx);
 
 // The longest sum that int32 holds for all values: 255 × 128 × 65 000 < 2³¹.
 constexpr int64_t kMaxInt8Depth = 65000;

@@ -70,6 +70,14 @@ TEST(Int8Gemm, is_the_loop_over_whole_numbers_for_1000_shapes) {
   end_int8_gemm();
 }
 
+TEST(Int8Gemm, has_a_name_for_what_computes_it) {
+  EXPECT_EQ(int8_kernel_text(Int8Kernel::onednn, true), "AMX");
+  EXPECT_EQ(int8_kernel_text(Int8Kernel::onednn, false), "VNNI");
+  // The probe found that oneDNN's numbers are others here, whatever the processor has.
+  EXPECT_EQ(int8_kernel_text(Int8Kernel::avx2, true), "AVX2 alone: plain integer loops");
+  EXPECT_EQ(int8_kernel_text(Int8Kernel::plain, false).substr(0, 7), "neither");
+}
+
 TEST(Int8Gemm, holds_the_longest_sums_of_the_largest_values) {
   std::mt19937 random(8);
   for (const Int8Multiply multiply : ways()) {

@@ -37,6 +37,8 @@ struct Machine {
   std::string cpu;                 // "AMD EPYC …"
   bool cpu_bf16 = false;           // avx512_bf16 or amx_bf16
   bool cpu_fp16 = false;           // avx512_fp16 or amx_fp16
+  bool cpu_vnni = false;           // avx512_vnni: 8-bit products
+  bool cpu_amx_int8 = false;       // amx_int8: the same, in tiles
   bool address_sanitizer = false;  // this program was built with it
   Accelerators accelerators;
   // The other ranks of this run. The caller fills these in from the launcher's variables.

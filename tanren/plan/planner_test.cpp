@@ -475,7 +475,7 @@ TEST(ProbeMachine, obeys_its_own_cgroup_and_those_above) {
     fs::create_directories((root / name).parent_path());
     std::ofstream(root / name) << text;
   };
-  file("proc/cpuinfo", "model name\t: Some CPU\nflags\t\t: fpu amx_bf16 sse\n\n");
+  file("proc/cpuinfo", "model name\t: Some CPU\nflags\t\t: fpu amx_bf16 avx512_vnni sse\n\n");
   file("proc/self/cgroup", "4:memory:/a\n0::/jobs/one\n");
   file("sys/fs/cgroup/jobs/cpu.max", "100000 100000\n");
   file("sys/fs/cgroup/jobs/one/cpu.max", "max 100000\n");
@@ -486,6 +486,7 @@ TEST(ProbeMachine, obeys_its_own_cgroup_and_those_above) {
   EXPECT_EQ(machine.memory_bytes, 5000);
   EXPECT_EQ(machine.cpu, "Some CPU");
   EXPECT_TRUE(machine.cpu_bf16 && !machine.cpu_fp16);
+  EXPECT_TRUE(machine.cpu_vnni && !machine.cpu_amx_int8);
   file("sys/fs/cgroup/jobs/one/memory.max", "max\n");
   EXPECT_EQ(probe_machine(root).memory_bytes, 7000);
   fs::remove_all(root);

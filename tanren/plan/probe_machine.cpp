@@ -66,6 +66,8 @@ Machine probe_machine(const fs::path& root) {
     };
     machine.cpu_bf16 = has("avx512_bf16") || has("amx_bf16");
     machine.cpu_fp16 = has("avx512_fp16") || has("amx_fp16");
+    machine.cpu_vnni = has("avx512_vnni");
+    machine.cpu_amx_int8 = has("amx_int8");
   }
   return machine;
 }

@@ -457,7 +457,11 @@ TEST_F(Cli, explains_and_plans_as_text_and_json) {
   EXPECT_EQ(nlohmann::json::parse(plan.output)["global_batch"]["value"], "4");
   EXPECT_NE(tanren("plan run.toml").output.find("4 = 1 rank × 4"), std::string::npos);
   EXPECT_FALSE(exists("runs"));
-  EXPECT_TRUE(nlohmann::json::parse(tanren("doctor --json").output).contains("cores"));
+  const auto machine = nlohmann::json::parse(tanren("doctor --json").output);
+  EXPECT_TRUE(machine.contains("cores"));
+  EXPECT_TRUE(machine["cpu_vnni"].is_boolean() && machine["cpu_amx_int8"].is_boolean());
+  const std::string kernels = machine["int8_kernels"].get<std::string>();
+  EXPECT_NE(tanren("doctor").output.find("int8     " + kernels + "\n"), std::string::npos);
   const auto summary = nlohmann::json::parse(tanren("run run.toml --json").output);
   EXPECT_EQ(summary["steps"], 4);
   EXPECT_EQ(summary["device_reads_per_step"], 1);
