@@ -112,6 +112,16 @@ int64_t kind_bytes(const MemoryPrediction& prediction, MemoryKind kind) {
   return prediction.at_peak.at(static_cast<size_t>(kind));
 }
 
+// "weights 12, gradients 8, …": the bytes at the peak.
+std::string kinds_text(const MemoryPrediction& prediction) {
+  std::string text;
+  for (size_t i = 0; i < prediction.at_peak.size(); ++i) {
+    text += " " + std::string(name(static_cast<MemoryKind>(i))) + " " +
+            std::to_string(prediction.at_peak[i]);
+  }
+  return text;
+}
+
 // Returns what was metered.
 std::vector<Metered> expect_predicted(const StagedRun& run, double tolerance,
                                       const std::string& what, int update = 1) {
@@ -126,7 +136,7 @@ std::vector<Metered> expect_predicted(const StagedRun& run, double tolerance,
     const auto near = [&](int64_t own, int64_t other) {
       EXPECT_NEAR(static_cast<double>(own), static_cast<double>(other),
                   tolerance * static_cast<double>(other))
-          << where;
+          << where << ": predicted" << kinds_text(step) << "; metered" << kinds_text(meter);
     };
     near(step.peak_bytes, meter.peak_bytes);
     near(told[i].start_bytes, real[i].start_bytes);
