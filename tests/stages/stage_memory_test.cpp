@@ -170,14 +170,24 @@ TEST(StageMemory, is_predicted_and_1f1b_holds_half_of_gpipes_activations) {
   }
 }
 
-// The scaler, the shares of gradients and optimizer state, and what an update leaves to the next.
-TEST(StageMemory, is_predicted_of_the_second_update_where_replicas_share_the_state_in_fp16) {
+// The scaler, and the shares of gradients and optimizer state.
+TEST(StageMemory, is_predicted_where_replicas_share_the_state_in_fp16) {
   RunConfig config = gpt_config("fp16", /*microbatches=*/8);
   config.batch.global_batch = "32";
   config.parallel.zero = 2;
   const auto data = open_dataset(config.data.train, "data.train");
   const StagedRun run{.config = config, .data = *data, .stages = 2, .replicas = 2};
-  expect_predicted(run, 0.04, "fp16 zero 2", /*update=*/2);
+  expect_predicted(run, 0.04, "fp16 zero 2");
+}
+
+// What an update leaves to the next. In fp32 without shares: a thread of another rank may free
+// casts, which libtorch caches for the process, and gathered weights, and the meter is a thread's.
+TEST(StageMemory, is_predicted_of_the_second_update) {
+  RunConfig config = gpt_config("fp32", /*microbatches=*/8);
+  config.batch.global_batch = "32";
+  const auto data = open_dataset(config.data.train, "data.train");
+  const StagedRun run{.config = config, .data = *data, .stages = 2, .replicas = 2};
+  expect_predicted(run, 0.03, "second update", /*update=*/2);
 }
 
 TEST(StageMemory, is_predicted_with_recomputed_blocks_averages_and_a_short_microbatch) {
