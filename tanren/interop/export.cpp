@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/temporary.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
@@ -96,6 +97,16 @@ bool link(const fs::path& file, const fs::path& name) {
   return true;
 }
 
+// The tensors of a file with 8-bit weights are no floating model.
+void check_floating(const TensorMap& tensors, const QuantizeNote& note) {
+  for (const auto& [name, tensor] : tensors) {
+    if (note.readers.count(name) == 0 || tensor.is_floating_point()) continue;
+    throw InputError("[export] " + one_line(name) +
+                     " is an 8-bit weight and not among the parameters to write; give those of "
+                     "quantized_parameters, or the tensors of expanded");
+  }
+}
+
 }  // namespace
 
 Exported export_weights(const RunState& run, const Parts& parts, const fs::path& folder,
@@ -116,13 +127,14 @@ Exported export_weights(const RunState& run, const Parts& parts, const fs::path&
 void write_whole_model(const fs::path& file, const TensorMap& tensors, const Metadata& metadata,
                        const QuantizedParameters& parameters, QuantizeNote note) {
   if (parameters.empty()) {
-    write_safetensors(file, tensors, metadata, Narrow::widened);
+    check_floating(tensors, quantize_note(metadata, "the model to write"));
+    write_safetensors(file, tensors, describe_floating(metadata), Narrow::widened);
     return;
   }
   note.readers.clear();
   for (const auto& [name, parameter] : parameters) note.readers[name] = parameter.reader;
-  write_safetensors(file, with_quantized(tensors, parameters), describe_quantized(metadata, note),
-                    Narrow::widened);
+  const Metadata described = describe_quantized(metadata, note);
+  write_safetensors(file, with_quantized(tensors, parameters), described, Narrow::widened);
 }
 
 SafetensorsFile checkpoint_weights(const fs::path& checkpoint, bool wants_average) {

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/config/read_config.h"
 #include "tanren/config/write_config.h"
@@ -151,18 +152,37 @@ void read_info(const Json& json, ModelDescription& description, const fs::path& 
   }
 }
 
-// 8-bit weights stand in for fp32 and bf16 on the CPU.
-void run_in_8_bits(RunConfig& config, const fs::path& file) {
+// 8-bit weights stand in for fp32 and bf16 on the CPU. The precision of the training does not hold
+// for them; what `sets` ask for is theirs to change.
+void run_in_8_bits(RunConfig& config, const std::vector<std::string>& sets, const fs::path& file) {
   const auto refuse = [&](const std::string& key, const std::string& value, const char* wanted) {
     throw ConfigError(fmt::format(
         "[model] {} has 8-bit weights, which need {}, and {} is {}; change it with --set",
         file.string(), wanted, key, value));
   };
-  const auto& precision = config.precision;
-  if (precision.mode != "auto" && precision.mode != "fp32" && precision.mode != "bf16") {
+  const auto is_set = [&](const std::string& key) {
+    return std::any_of(sets.begin(), sets.end(),
+                       [&](const std::string& set) { return set.starts_with(key + "="); });
+  };
+  auto& precision = config.precision;
+  const bool is_mode =
+      precision.mode == "auto" || precision.mode == "fp32" || precision.mode == "bf16";
+  if (!is_mode && is_set("precision.mode")) {
     refuse("precision.mode", precision.mode, "fp32 or bf16");
   }
-  if (!precision.level.empty()) refuse("precision.level", precision.level, "none");
+  if (!precision.level.empty() && is_set("precision.level")) {
+    refuse("precision.level", precision.level, "none");
+  }
+  if (!is_mode || !precision.level.empty()) {
+    const PrecisionOptions given = precision;
+    precision = PrecisionOptions();
+    if (is_mode) precision.mode = given.mode;
+    precision.matmul = given.matmul;
+    std::erase_if(config.asked, [&](const std::string& key) {
+      const bool stays = key == "precision.matmul" || (is_mode && key == "precision.mode");
+      return key.starts_with("precision.") && !stays;
+    });
+  }
   if (config.run.device != "auto" && config.run.device != "cpu") {
     refuse("run.device", config.run.device, "the CPU");
   }
@@ -222,6 +242,29 @@ Metadata describe_quantized(Metadata model, const QuantizeNote& note) {
   return model;
 }
 
+Metadata describe_floating(Metadata model) {
+  const auto version = model.find(kVersionKey);
+  if (version != model.end() && version->second == kQuantizedVersion) version->second = kVersion;
+  model.erase(kQuantizeKey);
+  return model;
+}
+
+void check_version(const Metadata& metadata, const fs::path& file) {
+  const auto found = metadata.find(kVersionKey);
+  if (found == metadata.end()) return;
+  const std::string& version = found->second;
+  if (version != kVersion && version != kQuantizedVersion) {
+    throw ConfigError(
+        fmt::format("[model] {} has version {} of the description, we read {} and "
+                    "{}; use the tanren that wrote it",
+                    file.string(), one_line(version.substr(0, 20)), kVersion, kQuantizedVersion));
+  }
+  const bool is_quantized = metadata.count(kQuantizeKey) > 0;
+  if (is_quantized == (version == kQuantizedVersion)) return;
+  refuse_description(file, fmt::format("has version {} {} {}", version,
+                                       is_quantized ? "and" : "without", kQuantizeKey));
+}
+
 void refuse_description(const fs::path& file, const std::string& what) {
   throw ConfigError("[model] " + file.string() + ": its description " + what +
                     "; export the model again");
@@ -236,18 +279,7 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
                       " holds weights and no description of a model; give the "
                       "model.tanren.safetensors of a run, or its run folder");
   }
-  const std::string& version = metadata.at(kVersionKey);
-  if (version != kVersion && version != kQuantizedVersion) {
-    throw ConfigError(
-        fmt::format("[model] {} has version {} of the description, we read {} and "
-                    "{}; use the tanren that wrote it",
-                    file.string(), version.substr(0, 20), kVersion, kQuantizedVersion));
-  }
-  const bool is_quantized = metadata.count(kQuantizeKey) > 0;
-  if (is_quantized != (version == kQuantizedVersion)) {
-    refuse_description(file, fmt::format("has version {} {} {}", version,
-                                         is_quantized ? "and" : "without", kQuantizeKey));
-  }
+  check_version(metadata, file);
   for (const char* key : {"tanren.config", "tanren.data"}) {
     if (metadata.count(key) == 0) refuse_description(file, std::string("lacks ") + key);
   }
@@ -262,7 +294,7 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
   config.model.init_from.clear();
   config.model.from_hf.clear();
   config.model.perceptual.clear();
-  if (is_quantized) run_in_8_bits(config, file);
+  if (metadata.count(kQuantizeKey) > 0) run_in_8_bits(config, sets, file);
   read_info(object_of(metadata, "tanren.data", file), description, file);
   if (metadata.count("tanren.tokenizer") > 0) {
     description.info.tokenizer = tokenizer_of(object_of(metadata, "tanren.tokenizer", file), file);

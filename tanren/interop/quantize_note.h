@@ -24,11 +24,12 @@ struct QuantizeNote {
   bool empty() const { return readers.empty(); }
 };
 
-// The text of the metadata.
+// The text of the metadata. InputError for a note that quantize_note would refuse: without a scheme,
+// with samples below 0, without an 8-bit weight. Reasons may be any bytes.
 std::string quantize_text(const QuantizeNote& note);
 
-// Reads it back; an empty note if there is no such text. ConfigError naming the file `what` if it
-// is malformed or names no 8-bit weight.
+// Reads it back; an empty note if there is no such text. Takes memory for at most 131 072 names of
+// each kind. ConfigError naming the file `what` if it is malformed or names no 8-bit weight.
 QuantizeNote quantize_note(const Metadata& metadata, const std::string& what);
 
 // "scheme static (range mse, 256 samples): 74 weights in 8 bits (2 embedding, 72 linear), 3 stay".
