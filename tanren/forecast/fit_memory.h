@@ -20,7 +20,7 @@ struct FitInput {
   const Dataset* dataset = nullptr;                 // never null
   // Of tensors that exist without the model, less what its 8-bit weights save.
   int64_t standing_bytes = 0;
-  bool couples_samples = false;                     // batch norm
+  bool couples_samples = false;  // batch norm
   bool has_evaluation = false;
   std::optional<ModelBlocks> blocks = {};  // of the config's model; needed with parallel.pipeline
   // With parallel.pipeline in processes: the least that the limits of all ranks leave a stage, so

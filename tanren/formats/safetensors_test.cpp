@@ -65,9 +65,8 @@ TEST(Safetensors, does_not_write_a_row_of_nan_that_is_expanded) {
   EXPECT_EQ(read_safetensors(path).tensors.size(), 3u);
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     tensors.set("w", nan.to(dtype).expand({2, 3}));
-    TANREN_EXPECT_CONTAINS(
-        testing::error_of<InputError>([&] { write_safetensors(path, tensors); }),
-        "w stands for a weight in 8 bits");
+    TANREN_EXPECT_CONTAINS(testing::error_of<InputError>([&] { write_safetensors(path, tensors); }),
+                           "w stands for a weight in 8 bits");
   }
   EXPECT_EQ(read_safetensors(path).tensors.size(), 3u);
 }

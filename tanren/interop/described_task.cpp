@@ -191,8 +191,8 @@ QuantizeNote check_described(const ModelDescription& description, const Safetens
 }
 
 Task build_described(const ModelOptions& options, const DataInfo& info, const SafetensorsFile& read,
-                     const QuantizeNote& note, const std::string& what,
-                     const ModelRegistry& models, c10::ScalarType widest) {
+                     const QuantizeNote& note, const std::string& what, const ModelRegistry& models,
+                     c10::ScalarType widest) {
   const MemoryScope memory(MemoryKind::weights);
   QuantizedParameters parameters = quantized_parameters(read.tensors, note, what);
   Task task;

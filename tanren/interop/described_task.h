@@ -20,7 +20,7 @@ namespace tanren {
 // no model has; `what` names the file. Returns what the file says of its 8-bit weights. Allocates no
 // tensor memory for tanren's own kinds; of other kinds that note alone is checked.
 QuantizeNote check_described(const ModelDescription& description, const SafetensorsFile& read,
-                     const std::string& what, const ModelRegistry& models);
+                             const std::string& what, const ModelRegistry& models);
 
 // The task of `options` (resolve_model) and `info` with these weights and buffers, on the CPU, in
 // training mode, never initialised at random if its kind is the library's own. Floating tensors
@@ -30,8 +30,8 @@ QuantizeNote check_described(const ModelDescription& description, const Safetens
 // check_described, for any kind, as quantized_parameters, and for a parameter with two names whose
 // 8-bit numbers differ.
 Task build_described(const ModelOptions& options, const DataInfo& info, const SafetensorsFile& read,
-                     const QuantizeNote& note, const std::string& what,
-                     const ModelRegistry& models, c10::ScalarType widest);
+                     const QuantizeNote& note, const std::string& what, const ModelRegistry& models,
+                     c10::ScalarType widest);
 
 // Replaces the training data: knows their description but holds no samples. `size` is only
 // reported.

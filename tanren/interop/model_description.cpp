@@ -152,37 +152,33 @@ void read_info(const Json& json, ModelDescription& description, const fs::path& 
   }
 }
 
-// 8-bit weights stand in for fp32 and bf16 on the CPU. The precision of the training does not hold
-// for them; what `sets` ask for is theirs to change.
-void run_in_8_bits(RunConfig& config, const std::vector<std::string>& sets, const fs::path& file) {
+bool has_mode_of_8_bits(const PrecisionOptions& precision) {
+  const std::string& mode = precision.mode;
+  return precision.level.empty() && (mode == "auto" || mode == "fp32" || mode == "bf16");
+}
+
+// The config of a file with 8-bit weights: a precision of the training that they lack, fp16, fp64 or
+// a level, is auto.
+std::string config_of_8_bits(const std::string& text, const fs::path& file,
+                             const KnownKinds& known) {
+  RunConfig config = parse_config(text, file.string(), fs::current_path(), {}, known);
+  if (has_mode_of_8_bits(config.precision)) return text;
+  const std::string matmul = config.precision.matmul;
+  config.precision = PrecisionOptions();
+  config.precision.matmul = matmul;
+  return to_toml(config);
+}
+
+// 8-bit weights stand in for fp32 and bf16 on the CPU.
+void run_in_8_bits(RunConfig& config, const fs::path& file) {
   const auto refuse = [&](const std::string& key, const std::string& value, const char* wanted) {
     throw ConfigError(fmt::format(
         "[model] {} has 8-bit weights, which need {}, and {} is {}; change it with --set",
         file.string(), wanted, key, value));
   };
-  const auto is_set = [&](const std::string& key) {
-    return std::any_of(sets.begin(), sets.end(),
-                       [&](const std::string& set) { return set.starts_with(key + "="); });
-  };
-  auto& precision = config.precision;
-  const bool is_mode =
-      precision.mode == "auto" || precision.mode == "fp32" || precision.mode == "bf16";
-  if (!is_mode && is_set("precision.mode")) {
-    refuse("precision.mode", precision.mode, "fp32 or bf16");
-  }
-  if (!precision.level.empty() && is_set("precision.level")) {
-    refuse("precision.level", precision.level, "none");
-  }
-  if (!is_mode || !precision.level.empty()) {
-    const PrecisionOptions given = precision;
-    precision = PrecisionOptions();
-    if (is_mode) precision.mode = given.mode;
-    precision.matmul = given.matmul;
-    std::erase_if(config.asked, [&](const std::string& key) {
-      const bool stays = key == "precision.matmul" || (is_mode && key == "precision.mode");
-      return key.starts_with("precision.") && !stays;
-    });
-  }
+  const auto& precision = config.precision;
+  if (!precision.level.empty()) refuse("precision.level", precision.level, "none");
+  if (!has_mode_of_8_bits(precision)) refuse("precision.mode", precision.mode, "fp32 or bf16");
   if (config.run.device != "auto" && config.run.device != "cpu") {
     refuse("run.device", config.run.device, "the CPU");
   }
@@ -285,7 +281,10 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
   }
   ModelDescription description;
   const fs::path here = fs::current_path();
-  description.config = parse_config(metadata.at("tanren.config"), file.string(), here, sets, known);
+  const bool has_8_bits = metadata.count(kQuantizeKey) > 0;
+  const std::string& text = metadata.at("tanren.config");
+  description.config = parse_config(has_8_bits ? config_of_8_bits(text, file, known) : text,
+                                    file.string(), here, sets, known);
   RunConfig& config = description.config;
   for (SourceOptions* source : {&config.data.train, &config.data.eval}) {
     if (source->path == here / kSomewhere) source->path.clear();
@@ -294,7 +293,7 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
   config.model.init_from.clear();
   config.model.from_hf.clear();
   config.model.perceptual.clear();
-  if (metadata.count(kQuantizeKey) > 0) run_in_8_bits(config, sets, file);
+  if (has_8_bits) run_in_8_bits(config, file);
   read_info(object_of(metadata, "tanren.data", file), description, file);
   if (metadata.count("tanren.tokenizer") > 0) {
     description.info.tokenizer = tokenizer_of(object_of(metadata, "tanren.tokenizer", file), file);

@@ -152,7 +152,8 @@ class NoteReader : public Json::json_sax_t {
 
 std::string quantize_text(const QuantizeNote& note) {
   if (const auto fault = fault_of_note(note)) {
-    throw InputError("[quantize] the note of the 8-bit weights has " + *fault + "; give a scheme "
+    throw InputError("[quantize] the note of the 8-bit weights has " + *fault +
+                     "; give a scheme "
                      "(weights, dynamic, static), a range (mse, minmax or none) and a count");
   }
   Json readers = Json::object(), kept = Json::object();

@@ -81,10 +81,11 @@ class StoredParameters {
     const auto sizes = stored.values.sizes();
     const bool is_convolution = reader == WeightReader::convolution;
     if (is_convolution && (sizes[2] != sizes[3] || stored.scale.size(1) != 1)) {
-      refuse(parameter,
-             fmt::format("is a convolution's weight of shape {} with an input scale and {} scales a "
-                         "channel, and such a one has a square kernel and one",
-                         sizes.vec(), stored.scale.size(1)));
+      refuse(
+          parameter,
+          fmt::format("is a convolution's weight of shape {} with an input scale and {} scales a "
+                      "channel, and such a one has a square kernel and one",
+                      sizes.vec(), stored.scale.size(1)));
     }
     stored.input_scale = one_number(names.input_scale, at::kFloat);
     stored.input_zero_point = one_number(names.input_zero_point, at::kChar);

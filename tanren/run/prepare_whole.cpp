@@ -46,10 +46,10 @@ Prepared prepare_whole(const ModelDescription& description, const SafetensorsFil
     freeze(*built.module, model);
     return built;
   };
-  Prepared prepared = prepare(
-      config, registry, /*has_weights=*/true, "",
-      {.datasets = {described_dataset(info, train_samples), std::move(eval)}, .task = task},
-      /*trains=*/false);
+  Prepared prepared =
+      prepare(config, registry, /*has_weights=*/true, "",
+              {.datasets = {described_dataset(info, train_samples), std::move(eval)}, .task = task},
+              /*trains=*/false);
   prepared.fit.standing_bytes -= saved_bytes(*prepared.task.module, read, note);
   return prepared;
 }

@@ -81,8 +81,9 @@ TEST_F(HostileFiles, are_not_written_of_weights_that_no_reader_takes) {
   const auto error = [&](const std::vector<int64_t>& shape, QuantizedParameter parameter) {
     TensorMap tensors;
     tensors.set("c.weight", at::ones(shape));
-    return error_of<InputError>(
-        [&] { with_quantized(tensors, {{"c.weight", std::move(parameter)}}); });
+    return error_of<InputError>([&] {
+      with_quantized(tensors, {{"c.weight", std::move(parameter)}});
+    });
   };
   TANREN_EXPECT_CONTAINS(error({8, 4, 3, 3}, ones_read_by(WeightReader::linear, {8, 4, 3, 3})),
                          "the weight of this linear is int8 with 2 dims");
@@ -132,9 +133,10 @@ TEST_F(HostileFiles, are_not_written_with_one_of_two_names_in_8_bits) {
   tensors.set("b.weight", weight.detach());
   tensors.set("row.bias", weight[0]);
   const QuantizedParameter fits = ones_read_by(WeightReader::linear, {4, 8});
-  TANREN_EXPECT_CONTAINS(
-      error_of<InputError>([&] { with_quantized(tensors, {{"b.weight", fits}}); }),
-      "a.weight has the numbers of b.weight");
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] {
+                           with_quantized(tensors, {{"b.weight", fits}});
+                         }),
+                         "a.weight has the numbers of b.weight");
   EXPECT_EQ(with_quantized(tensors, {{"a.weight", fits}, {"b.weight", fits}}).size(), 5u);
 }
 
@@ -159,33 +161,34 @@ TEST_F(HostileFiles, of_a_model_in_8_bits_are_not_written_as_nan) {
   EXPECT_TRUE(at::equal(outputs_of(load_model(again).task), outputs_of(model.task)));
   parameters.erase(kQuery);
   TANREN_EXPECT_CONTAINS(
-      error_of<InputError>([&] {
-        write_whole_model(again, tensors, read.metadata, parameters, model.quantized);
-      }),
+      error_of<InputError>(
+          [&] { write_whole_model(again, tensors, read.metadata, parameters, model.quantized); }),
       kQuery + " stands for a weight in 8 bits");
 }
 
 TEST_F(HostileFiles, of_a_run_in_any_precision_are_opened) {
   const fs::path plain = bert("fp64");
-  const fs::path file = written(plain, of_bert(read_safetensors(plain).tensors, false),
-                                note_of("dynamic"));
-  for (const std::vector<std::string>& sets :
-       {std::vector<std::string>{}, {"precision.mode=fp16"},
-        {"precision.mode=auto", "precision.level=O2", "precision.keep_batchnorm_fp32=true"}}) {
+  const fs::path file =
+      written(plain, of_bert(read_safetensors(plain).tensors, false), note_of("dynamic"));
+  for (const std::vector<std::string>& sets : {std::vector<std::string>{},
+                                               {"precision.mode=fp16"},
+                                               {"precision.mode=auto", "precision.level=O2"}}) {
     const fs::path changed = with_config(file, sets);
     const WholeModel model = load_model(changed);
     EXPECT_EQ(model.config.precision.mode, "auto");
     EXPECT_EQ(model.config.precision.level, "");
     EXPECT_TRUE(outputs_of(model.task).isfinite().all().item<bool>());
-    const auto evaluated = evaluate_whole_model(changed, "", {}, Registry(), nullptr);
-    EXPECT_GT(evaluated.report.values.front().second, 0);
+    for (const std::vector<std::string>& asked :
+         {std::vector<std::string>{}, {"precision.mode=bf16"}, {"precision.mode=fp32"}}) {
+      const auto evaluated = evaluate_whole_model(changed, "", asked, Registry(), nullptr);
+      EXPECT_GT(evaluated.report.values.front().second, 0);
+    }
   }
   const fs::path out = folder_.path() / "out";
   EXPECT_FALSE(write_python_folder(file, out, at::kFloat, {}).files.empty());
   for (const std::string set : {"precision.mode=fp16", "precision.level=O1"}) {
     TANREN_EXPECT_CONTAINS(
-        error_of<ConfigError>(
-            [&] { evaluate_whole_model(file, "", {set}, Registry(), nullptr); }),
+        error_of<ConfigError>([&] { evaluate_whole_model(file, "", {set}, Registry(), nullptr); }),
         "has 8-bit weights, which need");
   }
 }
@@ -207,8 +210,8 @@ TEST_F(HostileFiles, fit_below_a_limit_for_the_bytes_that_they_have) {
       "kind = \"bert\"\nnum_layers = 1\nnum_heads = 2\nhidden_size = 512\n"
       "intermediate_size = 2048\ncontext_length = 9",
       R"(["inputs: int[7] in [0, 9]", "labels: int[] in [0, 2]"])");
-  const fs::path file = written(plain, of_bert(read_safetensors(plain).tensors, false),
-                                note_of("dynamic"));
+  const fs::path file =
+      written(plain, of_bert(read_safetensors(plain).tensors, false), note_of("dynamic"));
   const auto fitted = [](const fs::path& of) {
     const SafetensorsFile read = read_safetensors(of);
     const Registry registry;
@@ -230,7 +233,8 @@ TEST_F(HostileFiles, fit_below_a_limit_for_the_bytes_that_they_have) {
 
 TEST_F(HostileFiles, in_the_folder_of_a_run_on_a_gpu_stay_on_the_cpu) {
   const fs::path file = quantized_bert(), run = folder_.path() / "run";
-  fs::copy_file(file, run / kWholeFile, fs::copy_options::overwrite_existing);
+  fs::remove(run / kWholeFile);
+  fs::copy_file(file, run / kWholeFile);
   std::string config = read_file(run / "config.toml");
   const std::string device = "device = \"auto\"";
   const auto at = config.find(device);
