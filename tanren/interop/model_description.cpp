@@ -2,7 +2,6 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"
-#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/config/read_config.h"
 #include "tanren/config/write_config.h"
@@ -23,10 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kVersionKey = "tanren.version";
-constexpr const char* kVersion = "1";
-constexpr const char* kQuantizedVersion = "2";  // with 8-bit weights
-constexpr const char* kSomewhere = "-";         // replaces a path that the file does not keep
+constexpr const char* kSomewhere = "-";  // replaces a path that the file does not keep
 constexpr int64_t kMostOutputs = int64_t{1} << 24;
 constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
@@ -245,22 +241,6 @@ Metadata describe_floating(Metadata model) {
   return model;
 }
 
-void check_version(const Metadata& metadata, const fs::path& file) {
-  const auto found = metadata.find(kVersionKey);
-  if (found == metadata.end()) return;
-  const std::string& version = found->second;
-  if (version != kVersion && version != kQuantizedVersion) {
-    throw ConfigError(
-        fmt::format("[model] {} has version {} of the description, we read {} and "
-                    "{}; use the tanren that wrote it",
-                    file.string(), one_line(version.substr(0, 20)), kVersion, kQuantizedVersion));
-  }
-  const bool is_quantized = metadata.count(kQuantizeKey) > 0;
-  if (is_quantized == (version == kQuantizedVersion)) return;
-  refuse_description(file, fmt::format("has version {} {} {}", version,
-                                       is_quantized ? "and" : "without", kQuantizeKey));
-}
-
 void refuse_description(const fs::path& file, const std::string& what) {
   throw ConfigError("[model] " + file.string() + ": its description " + what +
                     "; export the model again");
@@ -275,7 +255,7 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
                       " holds weights and no description of a model; give the "
                       "model.tanren.safetensors of a run, or its run folder");
   }
-  check_version(metadata, file);
+  check_version(metadata, file.string());
   for (const char* key : {"tanren.config", "tanren.data"}) {
     if (metadata.count(key) == 0) refuse_description(file, std::string("lacks ") + key);
   }

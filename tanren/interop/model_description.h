@@ -39,10 +39,6 @@ Metadata describe_floating(Metadata model);
 // [data.train] without its augmentation. The tokenizer and the names of classes are training's.
 SourceOptions evaluation_source(const DataOptions& data);
 
-// ConfigError naming the file for a description of another version, or one whose version does not
-// go with what it says of 8-bit weights. Metadata without a description pass.
-void check_version(const Metadata& metadata, const std::filesystem::path& file);
-
 // Reads the metadata back; `sets` as on the command line. A model with 8-bit weights runs on the
 // CPU, in precision.mode auto if it was trained in fp16, fp64 or under a level. ConfigError naming
 // the file if the description is missing, of another version, or malformed, and for a precision or a

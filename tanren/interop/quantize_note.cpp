@@ -150,6 +150,23 @@ class NoteReader : public Json::json_sax_t {
 
 }  // namespace
 
+void check_version(const Metadata& metadata, const std::string& file) {
+  const auto found = metadata.find(kVersionKey);
+  if (found == metadata.end()) return;
+  const std::string& version = found->second;
+  if (version != kVersion && version != kQuantizedVersion) {
+    throw ConfigError(
+        fmt::format("[model] {} has version {} of the description, we read {} and "
+                    "{}; use the tanren that wrote it",
+                    file, one_line(version.substr(0, 20)), kVersion, kQuantizedVersion));
+  }
+  const bool is_quantized = metadata.count(kQuantizeKey) > 0;
+  if (is_quantized == (version == kQuantizedVersion)) return;
+  throw ConfigError(
+      fmt::format("[model] {}: its description has version {} {} {}; export the model again", file,
+                  version, is_quantized ? "and" : "without", kQuantizeKey));
+}
+
 std::string quantize_text(const QuantizeNote& note) {
   if (const auto fault = fault_of_note(note)) {
     throw InputError("[quantize] the note of the 8-bit weights has " + *fault +

@@ -12,7 +12,14 @@
 
 namespace tanren {
 
+constexpr const char* kVersionKey = "tanren.version";  // of the description
+constexpr const char* kVersion = "1";
+constexpr const char* kQuantizedVersion = "2";  // with 8-bit weights
 constexpr const char* kQuantizeKey = "tanren.quantize";
+
+// ConfigError naming the file for a description of another version, or one whose version does not
+// go with what it says of 8-bit weights. Metadata without a version pass.
+void check_version(const Metadata& metadata, const std::string& file);
 
 struct QuantizeNote {
   std::string scheme;   // weights, dynamic, static

@@ -3,7 +3,6 @@
 #include "tanren/base/error.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
-#include "tanren/interop/model_description.h"
 
 #include <fmt/ranges.h>
 #include <ATen/ATen.h>
@@ -280,7 +279,7 @@ TensorMap expanded(const TensorMap& tensors, const QuantizeNote& note, const std
 
 NamedWeights read_expanded(const std::filesystem::path& path) {
   NamedWeights weights = read_state_dict(path);
-  check_version(weights.file.metadata, path);
+  check_version(weights.file.metadata, path.string());
   const QuantizeNote note = quantize_note(weights.file.metadata, path.string());
   if (note.empty()) return weights;
   weights.file.content.tensors = expanded(weights.file.content.tensors, note, path.string());

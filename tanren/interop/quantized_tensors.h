@@ -47,7 +47,7 @@ QuantizedParameters quantized_parameters(const TensorMap& tensors, const Quantiz
 TensorMap expanded(const TensorMap& tensors, const QuantizeNote& note, const std::string& what);
 
 // read_state_dict (checkpoint/folder_weights.h) with all weights in fp32; a remark says how many
-// were expanded. Errors also as check_version (model_description.h).
+// were expanded. Errors also as check_version.
 NamedWeights read_expanded(const std::filesystem::path& path);
 
 }  // namespace tanren
