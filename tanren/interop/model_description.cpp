@@ -221,7 +221,7 @@ Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t
     // Folder names may be invalid UTF-8.
     return json_text(json);
   };
-  Metadata metadata{{kVersionKey, kVersion},
+  Metadata metadata{{kVersionKey, kFloatingVersion},
                     {"tanren.config", to_toml(kept_of(resolved))},
                     {"tanren.data", text_of(data)}};
   if (info.tokenizer) metadata["tanren.tokenizer"] = text_of(*info.tokenizer);
@@ -236,7 +236,8 @@ Metadata describe_quantized(Metadata model, const QuantizeNote& note) {
 
 Metadata describe_floating(Metadata model) {
   const auto version = model.find(kVersionKey);
-  if (version != model.end() && version->second == kQuantizedVersion) version->second = kVersion;
+  if (version != model.end() && version->second == kQuantizedVersion)
+    version->second = kFloatingVersion;
   model.erase(kQuantizeKey);
   return model;
 }

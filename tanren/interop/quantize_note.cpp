@@ -154,11 +154,11 @@ void check_version(const Metadata& metadata, const std::string& file) {
   const auto found = metadata.find(kVersionKey);
   if (found == metadata.end()) return;
   const std::string& version = found->second;
-  if (version != kVersion && version != kQuantizedVersion) {
+  if (version != kFloatingVersion && version != kQuantizedVersion) {
     throw ConfigError(
         fmt::format("[model] {} has version {} of the description, we read {} and "
                     "{}; use the tanren that wrote it",
-                    file, one_line(version.substr(0, 20)), kVersion, kQuantizedVersion));
+                    file, one_line(version.substr(0, 20)), kFloatingVersion, kQuantizedVersion));
   }
   const bool is_quantized = metadata.count(kQuantizeKey) > 0;
   if (is_quantized == (version == kQuantizedVersion)) return;

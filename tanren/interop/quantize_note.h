@@ -13,7 +13,7 @@
 namespace tanren {
 
 constexpr const char* kVersionKey = "tanren.version";  // of the description
-constexpr const char* kVersion = "1";
+constexpr const char* kFloatingVersion = "1";
 constexpr const char* kQuantizedVersion = "2";  // with 8-bit weights
 constexpr const char* kQuantizeKey = "tanren.quantize";
 
