@@ -82,6 +82,10 @@ void check_second_names(const torch::nn::Module& module, const QuantizeNote& not
   });
 }
 
+bool is_product(WeightReader reader) {
+  return reader == WeightReader::linear || reader == WeightReader::projection;
+}
+
 bool are_equal(const QuantizedParameter& a, const QuantizedParameter& b) {
   const bool is_static = a.input.has_value();
   return at::equal(a.weight.values, b.weight.values) &&
@@ -152,11 +156,10 @@ void make_room(torch::nn::Module& module, const std::string& name) {
   replace_by_nan(own);
 }
 
-// A product's weight is packed. What others read must not lie in the mapped file, which a task
-// outlives.
+// A product's weight is packed, unless it is expanded for each call. What others read must not lie
+// in the mapped file, which a task outlives.
 void own_bytes(QuantizedParameter& parameter) {
-  const bool is_packed =
-      parameter.reader == WeightReader::linear || parameter.reader == WeightReader::projection;
+  const bool is_packed = is_product(parameter.reader) && !parameter.is_weight_alone;
   if (!is_packed) parameter.weight.values = parameter.weight.values.clone();
 }
 

@@ -97,6 +97,19 @@ bool link(const fs::path& file, const fs::path& name) {
   return true;
 }
 
+// A reader takes from the scheme whether the inputs of products stay floating.
+void check_scheme(const QuantizedParameters& parameters, const std::string& scheme) {
+  for (const auto& [name, parameter] : parameters) {
+    const bool is_product =
+        parameter.reader == WeightReader::linear || parameter.reader == WeightReader::projection;
+    if (!is_product || parameter.is_weight_alone == (scheme == "weights")) continue;
+    throw InputError("[quantize] the input of " + name +
+                     (parameter.is_weight_alone ? " stays floating" : " becomes 8-bit") +
+                     ", and the scheme is " + scheme +
+                     "; give the scheme for which it was quantised");
+  }
+}
+
 // The tensors of a file with 8-bit weights are no floating model.
 void check_floating(const TensorMap& tensors, const QuantizeNote& note) {
   for (const auto& [name, tensor] : tensors) {
@@ -134,6 +147,7 @@ void write_whole_model(const fs::path& file, const TensorMap& tensors, const Met
   note.readers.clear();
   for (const auto& [name, parameter] : parameters) note.readers[name] = parameter.reader;
   const Metadata described = describe_quantized(metadata, note);
+  check_scheme(parameters, note.scheme);
   write_safetensors(file, with_quantized(tensors, parameters), described, Narrow::widened);
 }
 

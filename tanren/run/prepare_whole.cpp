@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -16,19 +17,25 @@ namespace tanren {
 namespace {
 
 // Bytes that 8-bit weights take less than fp32 ones. An element has one byte, a scale is beside a
-// sum.
+// sum. A weight that is expanded for each call is then there twice in fp32.
 int64_t saved_bytes(const torch::nn::Module& module, const SafetensorsFile& read,
                     const QuantizeNote& note) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-  int64_t saved = 0;
+  int64_t saved = 0, largest = 0;
   std::set<const at::TensorImpl*> seen;  // a parameter may have two names
   for (const auto& item : module.named_parameters()) {
     if (note.readers.count(item.key()) == 0) continue;
     if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
-    const int64_t scales = read.tensors.at(quantized_names(item.key()).scale).numel();
-    saved += (kFloat - 1) * item.value().numel() - 2 * kFloat * scales;
+    const QuantizedNames names = quantized_names(item.key());
+    const WeightReader reader = note.readers.find(item.key())->second;
+    const bool is_expanded = reader == WeightReader::convolution
+                                 ? !read.tensors.contains(names.input_scale)
+                                 : reader != WeightReader::embedding && note.scheme == "weights";
+    const int64_t elements = item.value().numel();
+    if (is_expanded) largest = std::max(largest, 2 * kFloat * elements);
+    saved += (kFloat - 1) * elements - 2 * kFloat * read.tensors.at(names.scale).numel();
   }
-  return saved;
+  return saved - largest;
 }
 
 }  // namespace

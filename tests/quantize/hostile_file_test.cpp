@@ -9,6 +9,7 @@
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/predict/described_model.h"
 #include "tanren/predict/fit_batch.h"
+#include "tanren/quantize/quantized_task.h"
 #include "tanren/run/prepare_whole.h"
 #include "tests/quantize/quantized_files.h"
 #include "tests/support/shell.h"
@@ -16,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <torch/nn/module.h>
 
+#include <fstream>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -95,6 +97,25 @@ TEST_F(HostileFiles, are_not_written_of_weights_that_no_reader_takes) {
   oblong.input = grouped.input = InputScale{0.5F, 128};
   TANREN_EXPECT_CONTAINS(error({8, 4, 3, 1}, oblong), "a square kernel and one");
   TANREN_EXPECT_CONTAINS(error({8, 4, 2, 2}, grouped), "2 scales a channel");
+}
+
+// What the scheme says of inputs is all that the file says of them.
+TEST_F(HostileFiles, of_scheme_weights_answer_as_they_were_written_and_from_memory_of_their_own) {
+  const fs::path plain = bert();
+  QuantizedParameters parameters = of_bert(read_safetensors(plain).tensors, false);
+  const auto error = [&](const std::string& scheme) {
+    return error_of<InputError>([&] { written(plain, parameters, note_of(scheme)); });
+  };
+  TANREN_EXPECT_CONTAINS(error("weights"), "becomes 8-bit, and the scheme is weights");
+  for (auto& [name, parameter] : parameters) parameter.is_weight_alone = true;
+  TANREN_EXPECT_CONTAINS(error("dynamic"), "stays floating, and the scheme is dynamic");
+  const fs::path file = written(plain, parameters, note_of("weights"));
+  const WholeModel model = load_model(file);
+  const at::Tensor wanted = outputs_of(quantized(load_model(plain).task, parameters));
+  EXPECT_TRUE(at::equal(outputs_of(model.task), wanted));
+  const auto size = fs::file_size(file);
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary) << std::string(size, '\x7f');
+  EXPECT_TRUE(at::equal(outputs_of(model.task), wanted));
 }
 
 // The file names itself, before a module is built.
