@@ -100,9 +100,9 @@ bool link(const fs::path& file, const fs::path& name) {
 // A reader takes from the scheme whether the inputs of products stay floating.
 void check_scheme(const QuantizedParameters& parameters, const std::string& scheme) {
   for (const auto& [name, parameter] : parameters) {
-    const bool is_product =
+    const bool reads_product =
         parameter.reader == WeightReader::linear || parameter.reader == WeightReader::projection;
-    if (!is_product || parameter.is_weight_alone == (scheme == "weights")) continue;
+    if (!reads_product || parameter.is_weight_alone == (scheme == "weights")) continue;
     throw InputError("[quantize] the input of " + name +
                      (parameter.is_weight_alone ? " stays floating" : " becomes 8-bit") +
                      ", and the scheme is " + scheme +
