@@ -17,8 +17,8 @@ namespace tanren {
 
 // Before anything is built of an untrusted description: CheckpointError listing the tensors of
 // `read` that do not fit it, 8-bit ones included (quantized_tensors.h), ConfigError for sizes that
-// no model has; `what` names the file. Returns what the file says of its 8-bit weights. Allocates no
-// tensor memory for tanren's own kinds; of other kinds that note alone is checked.
+// no model has; `what` names the file. Returns what the file says of its 8-bit weights. Allocates
+// no tensor memory for tanren's own kinds; of other kinds that note alone is checked.
 QuantizeNote check_described(const ModelDescription& description, const SafetensorsFile& read,
                              const std::string& what, const ModelRegistry& models);
 

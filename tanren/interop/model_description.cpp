@@ -153,8 +153,8 @@ bool has_mode_of_8_bits(const PrecisionOptions& precision) {
   return precision.level.empty() && (mode == "auto" || mode == "fp32" || mode == "bf16");
 }
 
-// The config of a file with 8-bit weights: a precision of the training that they lack, fp16, fp64 or
-// a level, is auto.
+// The config of a file with 8-bit weights: a precision of the training that they lack, fp16, fp64
+// or a level, is auto.
 std::string config_of_8_bits(const std::string& text, const fs::path& file,
                              const KnownKinds& known) {
   RunConfig config = parse_config(text, file.string(), fs::current_path(), {}, known);

@@ -41,8 +41,8 @@ SourceOptions evaluation_source(const DataOptions& data);
 
 // Reads the metadata back; `sets` as on the command line. A model with 8-bit weights runs on the
 // CPU, in precision.mode auto if it was trained in fp16, fp64 or under a level. ConfigError naming
-// the file if the description is missing, of another version, or malformed, and for a precision or a
-// device that is asked for and 8-bit weights lack; errors in the config as read_config.
+// the file if the description is missing, of another version, or malformed, and for a precision or
+// a device that is asked for and 8-bit weights lack; errors in the config as read_config.
 ModelDescription description_of(const Metadata& metadata, const std::filesystem::path& file,
                                 const std::vector<std::string>& sets, const KnownKinds& known);
 // Whether the metadata describe a model at all.

@@ -31,8 +31,8 @@ struct QuantizeNote {
   bool empty() const { return readers.empty(); }
 };
 
-// The text of the metadata. InputError for a note that quantize_note would refuse: without a scheme,
-// with samples below 0, without an 8-bit weight. Reasons may be any bytes.
+// The text of the metadata. InputError for a note that quantize_note would refuse: without a
+// scheme, with samples below 0, without an 8-bit weight. Reasons may be any bytes.
 std::string quantize_text(const QuantizeNote& note);
 
 // Reads it back; an empty note if there is no such text. Takes memory for at most 131 072 names of

@@ -26,8 +26,9 @@ std::vector<int64_t> quantized_shape(at::IntArrayRef parameter, WeightReader rea
 
 // A model's tensors for a file: each of `parameters` in 8 bits, with what lies beside it.
 // InputError for a name that is not among the tensors, another shape, all that quantized_parameters
-// would refuse, a name beside a parameter that another tensor has, and a parameter whose second name
-// keeps its numbers: a tensor of the same memory. Of tensors read from a file none is another's.
+// would refuse, a name beside a parameter that another tensor has, and a parameter whose second
+// name keeps its numbers: a tensor of the same memory. Of tensors read from a file none is
+// another's.
 TensorMap with_quantized(const TensorMap& tensors, const QuantizedParameters& parameters);
 
 // The tensors of a file as the model has them: an fp32 tensor without memory in the parameter's
