@@ -35,8 +35,28 @@ std::string dtype_text(const at::Tensor& tensor) {
   return name;
 }
 
+// What a file says of its 8-bit weights, of those that it has: a list shows any file.
+struct ListedNote {
+  QuantizeNote note;
+  std::string fault;  // a note that cannot be read is passed over, and its fault is a line
+};
+
+ListedNote listed_note(const WeightsFile& file, const std::string& path) {
+  ListedNote listed;
+  try {
+    listed.note = quantize_note(file.metadata, path);
+  } catch (const ConfigError& error) {
+    listed.fault = error.what();
+  }
+  std::erase_if(listed.note.readers, [&](const auto& of) {
+    const at::Tensor* const tensor = file.content.tensors.find(of.first);
+    return tensor == nullptr || tensor->scalar_type() != at::kChar;
+  });
+  return listed;
+}
+
 void list(const WeightsFile& file, const std::string& path, bool json) {
-  const QuantizeNote note = quantize_note(file.metadata, path);
+  const auto [note, fault] = listed_note(file, path);
   if (json) {
     auto tensors = nlohmann::ordered_json::object();
     for (const auto& [name, tensor] : file.content.tensors) {
@@ -44,6 +64,7 @@ void list(const WeightsFile& file, const std::string& path, bool json) {
     }
     nlohmann::ordered_json all{{"kind", file.kind}, {"tensors", tensors}};
     if (!note.empty()) all["quantize"] = parse_ordered_json(quantize_text(note));
+    if (!fault.empty()) all["quantize_fault"] = one_line(fault);
     std::cout << json_text(all, 2) << "\n";
     return;
   }
@@ -57,6 +78,7 @@ void list(const WeightsFile& file, const std::string& path, bool json) {
   std::cout << one_line(file.kind) << ": " << file.content.tensors.size() << " tensors, "
             << elements << " elements, " << bytes_text(bytes) << "\n";
   if (!note.empty()) std::cout << quantize_line(note) << "\n";
+  if (!fault.empty()) std::cout << one_line(fault) << "\n";
   for (const auto& [tensor_name, tensor] : file.content.tensors) {
     std::cout << one_line(tensor_name) << "  " << shape_text(tensor) << "  " << dtype_text(tensor);
     const auto reader = note.readers.find(tensor_name);

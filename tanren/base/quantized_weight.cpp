@@ -97,8 +97,9 @@ QuantizedWeight checked_weight(const at::Tensor& values, const at::Tensor& scale
                        values.sizes().vec()));
   }
   const at::Tensor own = scales.reshape({-1, groups}).contiguous();
-  if (!own.gt(0).logical_and(own.isfinite()).all().item<bool>()) {
-    refuse("has a scale that is not finite and above 0");
+  constexpr float kLargestScale = std::numeric_limits<float>::max() / 128;
+  if (!own.gt(0).logical_and(own.le(kLargestScale)).all().item<bool>()) {
+    refuse("has a scale that is not finite and above 0, or makes -128 infinite");
   }
   const at::Tensor dense = values.contiguous();
   return {dense, own, sums_of(dense, groups)};

@@ -16,7 +16,7 @@ constexpr int64_t kLargestInt8 = 127;
 
 struct QuantizedWeight {
   at::Tensor values;  // int8 [out, …], contiguous
-  at::Tensor scales;  // fp32 [out, groups], finite and above 0
+  at::Tensor scales;  // fp32 [out, groups], above 0, and 128 times each is finite
   at::Tensor sums;    // int32 [out, groups]: the sum of each group's values
 
   int64_t out() const { return values.size(0); }
@@ -37,7 +37,7 @@ QuantizedWeight quantize_weight(const at::Tensor& weight, std::string_view name,
 
 // The weight of a file: `values` int8 [out, …] and `scales` fp32 [out], [out, 1] or [out, groups].
 // Throws a CheckpointError, which begins with `name`, if dtype or shape is another or a scale is
-// not finite and above 0. Checks shapes before it allocates.
+// not above 0 or 128 times it is not finite. Checks shapes before it allocates.
 QuantizedWeight checked_weight(const at::Tensor& values, const at::Tensor& scales,
                                std::string_view name);
 

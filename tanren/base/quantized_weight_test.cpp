@@ -25,7 +25,7 @@ TEST(QuantizedWeight, refuses_what_a_hostile_file_may_say) {
     TANREN_EXPECT_CONTAINS(text, "[quantize] fc.weight");
     return text;
   };
-  for (const double bad : {kNan, kInfinity, 0.0, -1.0}) {
+  for (const double bad : {kNan, kInfinity, 0.0, -1.0, 3e38}) {
     at::Tensor scales = at::ones({3, 1});
     scales[2][0] = bad;
     TANREN_EXPECT_CONTAINS(refused(values, scales), "not finite and above 0");

@@ -18,8 +18,9 @@ struct FitInput {
   std::function<Plan(const RunConfig&)> plan;       // make_plan for a changed config
   std::function<Task(const RunConfig&)> make_task;  // for a changed config
   const Dataset* dataset = nullptr;                 // never null
-  int64_t standing_bytes = 0;                       // of tensors that exist without the model
-  bool couples_samples = false;                     // batch norm
+  // Of tensors that exist without the model, less what its 8-bit weights save.
+  int64_t standing_bytes = 0;
+  bool couples_samples = false;  // batch norm
   bool has_evaluation = false;
   std::optional<ModelBlocks> blocks = {};  // of the config's model; needed with parallel.pipeline
   // With parallel.pipeline in processes: the least that the limits of all ranks leave a stage, so

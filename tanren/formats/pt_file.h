@@ -29,6 +29,7 @@ PtFile read_pt(const std::filesystem::path& path);
 
 // Atomically writes a state_dict that torch.load(path, weights_only=True) opens. Tensors may be on
 // any device and strided; they are written contiguous, and tied tensors (the same elements) once.
+// InputError as write_safetensors.
 void write_pt(const std::filesystem::path& path, const TensorMap& tensors);
 // The same for a nested checkpoint.
 void write_pt(const std::filesystem::path& path, const PtValue& document);

@@ -3,6 +3,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/row_of_nan.h"
 
 #include <caffe2/serialize/inline_container.h>
 #include <ATen/ATen.h>
@@ -156,6 +157,7 @@ class Document {
   }
 
   void add_tensor(const std::string& name, const at::Tensor& tensor) {
+    refuse_row_of_nan(name, tensor);
     const at::Tensor plain = tensor.detach().cpu().contiguous();
     const std::tuple id{plain.const_data_ptr(), plain.numel(), plain.scalar_type()};
     const auto [place, is_new] = known_.try_emplace(id, storages_.size());

@@ -5,6 +5,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/row_of_nan.h"
 #include "tanren/base/text.h"
 #include "tanren/formats/mapped_file.h"
 
@@ -289,6 +290,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
   uint64_t offset = 0;
   std::vector<at::Tensor> all;
   for (const auto& [name, tensor] : tensors) {
+    refuse_row_of_nan(name, tensor);
     const at::ScalarType stored = is_widened(tensor, narrow) ? at::kFloat : tensor.scalar_type();
     const char* dtype = nullptr;
     for (const auto& [key, type] : kTypes) {

@@ -25,6 +25,7 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path);
 // after the other, so that no second copy of them all is in memory.
 enum class Narrow { as_it_is, widened };
 // Atomic (see file.h). Tensors may be on any device and strided; they are written contiguous.
+// InputError for one that stands for a weight in 8 bits (base/row_of_nan.h), before the first byte.
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                        const Metadata& metadata = {}, Narrow narrow = Narrow::as_it_is);
 

@@ -5,6 +5,7 @@
 #include "tanren/base/testing.h"
 
 #include <cstring>
+#include <limits>
 
 #include <ATen/ATen.h>
 
@@ -49,6 +50,25 @@ TEST(Safetensors, refuses_a_header_longer_than_the_file) {
   const auto header = one_tensor("F32", "[2]", "[0,8]");
   TANREN_EXPECT_CONTAINS(refusal(raw_safetensors(header, 8, INT64_MAX)), "header is cut off");
   TANREN_EXPECT_CONTAINS(refusal(raw_safetensors(header, 8, 100000)), "header is cut off");
+}
+
+// What a model in 8 bits has in the place of a weight (quantize/replaced.h).
+TEST(Safetensors, does_not_write_a_row_of_nan_that_is_expanded) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "w.safetensors";
+  const at::Tensor nan = at::full({1, 3}, std::numeric_limits<double>::quiet_NaN());
+  TensorMap tensors;
+  tensors.set("row", at::ones({1, 3}).expand({2, 3}));
+  tensors.set("numbers", nan.repeat({2, 1}));
+  tensors.set("one", nan);
+  write_safetensors(path, tensors);
+  EXPECT_EQ(read_safetensors(path).tensors.size(), 3u);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    tensors.set("w", nan.to(dtype).expand({2, 3}));
+    TANREN_EXPECT_CONTAINS(testing::error_of<InputError>([&] { write_safetensors(path, tensors); }),
+                           "w stands for a weight in 8 bits");
+  }
+  EXPECT_EQ(read_safetensors(path).tensors.size(), 3u);
 }
 
 TEST(Safetensors, refuses_hostile_shapes_dtypes_and_offsets) {

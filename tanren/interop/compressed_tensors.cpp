@@ -81,6 +81,7 @@ CompressedBert compressed_bert(const TensorMap& tensors, const QuantizeNote& not
   QuantizeNote others = note;
   std::map<LayerKind, std::vector<std::string>> layers;
   size_t num_layers = 0;
+  bool has_token = false;
   for (const auto& [name, parameter] : quantized_parameters(tensors, note, what)) {
     if (parameter.reader != WeightReader::linear || !is_of_linear(name)) continue;
     others.readers.erase(name);
@@ -91,6 +92,7 @@ CompressedBert compressed_bert(const TensorMap& tensors, const QuantizeNote& not
     } else if (note.scheme == "weights") {
       kind.input = InputKind::floating;
     }
+    has_token |= kind.input == InputKind::by_token;
     layers[kind].push_back(layer_of(name));
     ++num_layers;
     const QuantizedNames names = quantized_names(name);
@@ -104,6 +106,11 @@ CompressedBert compressed_bert(const TensorMap& tensors, const QuantizeNote& not
   }
   if (num_layers == 0) return bert;
   bert.remark += "; opened with the package compressed-tensors";
+  if (has_token) {
+    bert.remark +=
+        ", which quantises the input of a layer of one row a sample (pooler, classifier) with one "
+        "scale for the batch, not one for each row";
+  }
   OrderedJson groups = OrderedJson::object();
   for (const auto& [kind, names] : layers) {
     const bool is_only = layers.size() == 1;

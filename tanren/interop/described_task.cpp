@@ -51,17 +51,57 @@ bool takes_dtype(const at::Tensor& own, at::ScalarType theirs) {
   return is_wide && own.is_floating_point() && own.scalar_type() != theirs;
 }
 
-// Every name of a parameter must be 8-bit, or none.
-void check_second_names(const torch::nn::Module& module, const QuantizeNote& note,
-                        const std::string& what) {
+// Calls check(name, second) for each further name of each parameter.
+template <class Check>
+void for_second_names(const torch::nn::Module& module, const Check& check) {
   std::map<const at::TensorImpl*, std::string> first;
   for (const auto& item : module.named_parameters()) {
-    const auto& one = first.emplace(item.value().unsafeGetTensorImpl(), item.key()).first->second;
-    if (note.readers.count(one) == note.readers.count(item.key())) continue;
-    throw CheckpointError("[quantize] " + what + ": " + one + " and " + item.key() +
-                          " are one parameter, and one of them alone is 8-bit; write the file "
-                          "again");
+    const auto& [one, is_new] = first.emplace(item.value().unsafeGetTensorImpl(), item.key());
+    if (!is_new) check(one->second, item.key());
   }
+}
+
+[[noreturn]] void refuse_second_name(const std::string& what, const std::string& one,
+                                     const std::string& other, const char* fault) {
+  throw CheckpointError("[quantize] " + what + ": " + one + " and " + other +
+                        " are one parameter, and " + fault + "; write the file again");
+}
+
+// Every name of a parameter must be 8-bit, read by one operator, or none.
+void check_second_names(const torch::nn::Module& module, const QuantizeNote& note,
+                        const std::string& what) {
+  for_second_names(module, [&](const std::string& one, const std::string& other) {
+    const auto reader = note.readers.find(one), second = note.readers.find(other);
+    const bool is_8_bit = reader != note.readers.end();
+    if (is_8_bit != (second != note.readers.end())) {
+      refuse_second_name(what, one, other, "one of them alone is 8-bit");
+    }
+    if (is_8_bit && reader->second != second->second) {
+      refuse_second_name(what, one, other, "the operators that read them differ");
+    }
+  });
+}
+
+bool is_product(WeightReader reader) {
+  return reader == WeightReader::linear || reader == WeightReader::projection;
+}
+
+bool are_equal(const QuantizedParameter& a, const QuantizedParameter& b) {
+  const bool is_static = a.input.has_value();
+  return at::equal(a.weight.values, b.weight.values) &&
+         at::equal(a.weight.scales, b.weight.scales) && is_static == b.input.has_value() &&
+         (!is_static ||
+          (a.input->scale == b.input->scale && a.input->zero_point == b.input->zero_point));
+}
+
+// The 8-bit numbers of a parameter must be the same under all its names.
+void check_one_parameter_once(const torch::nn::Module& module,
+                              const QuantizedParameters& parameters, const std::string& what) {
+  for_second_names(module, [&](const std::string& one, const std::string& other) {
+    const auto first = parameters.find(one);
+    if (first == parameters.end() || are_equal(first->second, parameters.at(other))) return;
+    refuse_second_name(what, one, other, "their 8-bit numbers differ");
+  });
 }
 
 // Whether each 8-bit weight has a parameter whose shape it has, and is named in the metadata.
@@ -116,23 +156,22 @@ void make_room(torch::nn::Module& module, const std::string& name) {
   replace_by_nan(own);
 }
 
-// A product's weight is packed. What others read must not lie in the mapped file, which a task
-// outlives.
+// A product's weight is packed, unless it is expanded for each call. What others read must not lie
+// in the mapped file, which a task outlives.
 void own_bytes(QuantizedParameter& parameter) {
-  const bool is_packed =
-      parameter.reader == WeightReader::linear || parameter.reader == WeightReader::projection;
+  const bool is_packed = is_product(parameter.reader) && !parameter.is_weight_alone;
   if (!is_packed) parameter.weight.values = parameter.weight.values.clone();
 }
 
 }  // namespace
 
-void check_described(const ModelDescription& description, const SafetensorsFile& read,
-                     const std::string& what, const ModelRegistry& models) {
-  const QuantizeNote note = quantize_note(read.metadata, what);
+QuantizeNote check_described(const ModelDescription& description, const SafetensorsFile& read,
+                             const std::string& what, const ModelRegistry& models) {
+  QuantizeNote note = quantize_note(read.metadata, what);
   const TensorMap& tensors = read.tensors;
   const ModelOptions& options = description.config.model;
   const auto own = ModelRegistry().kinds();
-  if (std::find(own.begin(), own.end(), options.kind) == own.end()) return;
+  if (std::find(own.begin(), own.end(), options.kind) == own.end()) return note;
   // Each layer costs a few objects even if its weights take no memory.
   if (options.num_layers > static_cast<int64_t>(tensors.size())) {
     refuse_description(what, fmt::format("asks for {} layers, there are {} tensors",
@@ -151,12 +190,13 @@ void check_described(const ModelDescription& description, const SafetensorsFile&
     refuse_description(what, "asks for impossible sizes");
   }
   check_file(*task.module, read, note, what);
+  return note;
 }
 
 Task build_described(const ModelOptions& options, const DataInfo& info, const SafetensorsFile& read,
-                     const std::string& what, const ModelRegistry& models, c10::ScalarType widest) {
+                     const QuantizeNote& note, const std::string& what, const ModelRegistry& models,
+                     c10::ScalarType widest) {
   const MemoryScope memory(MemoryKind::weights);
-  const QuantizeNote note = quantize_note(read.metadata, what);
   QuantizedParameters parameters = quantized_parameters(read.tensors, note, what);
   Task task;
   {
@@ -165,6 +205,7 @@ Task build_described(const ModelOptions& options, const DataInfo& info, const Sa
     task = models.make(options, info);
   }
   check_file(*task.module, read, note, what);
+  check_one_parameter_once(*task.module, parameters, what);
   const at::NoGradGuard no_grad;
   for (auto& [name, parameter] : parameters) make_room(*task.module, name);
   for (auto& [name, parameter] : parameters) own_bytes(parameter);

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/temporary.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
@@ -96,6 +97,29 @@ bool link(const fs::path& file, const fs::path& name) {
   return true;
 }
 
+// A reader takes from the scheme whether the inputs of products stay floating.
+void check_scheme(const QuantizedParameters& parameters, const std::string& scheme) {
+  for (const auto& [name, parameter] : parameters) {
+    const bool reads_product =
+        parameter.reader == WeightReader::linear || parameter.reader == WeightReader::projection;
+    if (!reads_product || parameter.is_weight_alone == (scheme == "weights")) continue;
+    throw InputError("[quantize] the input of " + name +
+                     (parameter.is_weight_alone ? " stays floating" : " becomes 8-bit") +
+                     ", and the scheme is " + scheme +
+                     "; give the scheme for which it was quantised");
+  }
+}
+
+// The tensors of a file with 8-bit weights are no floating model.
+void check_floating(const TensorMap& tensors, const QuantizeNote& note) {
+  for (const auto& [name, tensor] : tensors) {
+    if (note.readers.count(name) == 0 || tensor.is_floating_point()) continue;
+    throw InputError("[export] " + one_line(name) +
+                     " is an 8-bit weight and not among the parameters to write; give those of "
+                     "quantized_parameters, or the tensors of expanded");
+  }
+}
+
 }  // namespace
 
 Exported export_weights(const RunState& run, const Parts& parts, const fs::path& folder,
@@ -116,13 +140,15 @@ Exported export_weights(const RunState& run, const Parts& parts, const fs::path&
 void write_whole_model(const fs::path& file, const TensorMap& tensors, const Metadata& metadata,
                        const QuantizedParameters& parameters, QuantizeNote note) {
   if (parameters.empty()) {
-    write_safetensors(file, tensors, metadata, Narrow::widened);
+    check_floating(tensors, quantize_note(metadata, "the model to write"));
+    write_safetensors(file, tensors, describe_floating(metadata), Narrow::widened);
     return;
   }
   note.readers.clear();
   for (const auto& [name, parameter] : parameters) note.readers[name] = parameter.reader;
-  write_safetensors(file, with_quantized(tensors, parameters), describe_quantized(metadata, note),
-                    Narrow::widened);
+  const Metadata described = describe_quantized(metadata, note);
+  check_scheme(parameters, note.scheme);
+  write_safetensors(file, with_quantized(tensors, parameters), described, Narrow::widened);
 }
 
 SafetensorsFile checkpoint_weights(const fs::path& checkpoint, bool wants_average) {

@@ -34,7 +34,10 @@ Exported export_weights(const RunState& run, const Parts& parts,
 // Writes a whole model: its `tensors`, those of 16 bits as fp32, and its description in `metadata`
 // (describe_model; format, step and weights as export_weights has them). With `parameters` these
 // become 8-bit and the description is of version 2, with `note`, whose readers are those of
-// `parameters`; without, bytes are as ever. Whole or absent. InputError as with_quantized.
+// `parameters`; without, the description is of version 1, and bytes are as ever. Whole or absent.
+// InputError as with_quantized and quantize_text, for a scheme that is not the parameters'
+// (is_weight_alone), for 8-bit tensors without their parameters, and
+// for a parameter whose 8-bit numbers are not here (base/row_of_nan.h), before anything is written.
 void write_whole_model(const std::filesystem::path& file, const TensorMap& tensors,
                        const Metadata& metadata, const QuantizedParameters& parameters = {},
                        QuantizeNote note = {});

@@ -22,10 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kVersionKey = "tanren.version";
-constexpr const char* kVersion = "1";
-constexpr const char* kQuantizedVersion = "2";  // with 8-bit weights
-constexpr const char* kSomewhere = "-";         // replaces a path that the file does not keep
+constexpr const char* kSomewhere = "-";  // replaces a path that the file does not keep
 constexpr int64_t kMostOutputs = int64_t{1} << 24;
 constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
@@ -151,6 +148,23 @@ void read_info(const Json& json, ModelDescription& description, const fs::path& 
   }
 }
 
+bool has_mode_of_8_bits(const PrecisionOptions& precision) {
+  const std::string& mode = precision.mode;
+  return precision.level.empty() && (mode == "auto" || mode == "fp32" || mode == "bf16");
+}
+
+// The config of a file with 8-bit weights: a precision of the training that they lack, fp16, fp64
+// or a level, is auto.
+std::string config_of_8_bits(const std::string& text, const fs::path& file,
+                             const KnownKinds& known) {
+  RunConfig config = parse_config(text, file.string(), fs::current_path(), {}, known);
+  if (has_mode_of_8_bits(config.precision)) return text;
+  const std::string matmul = config.precision.matmul;
+  config.precision = PrecisionOptions();
+  config.precision.matmul = matmul;
+  return to_toml(config);
+}
+
 // 8-bit weights stand in for fp32 and bf16 on the CPU.
 void run_in_8_bits(RunConfig& config, const fs::path& file) {
   const auto refuse = [&](const std::string& key, const std::string& value, const char* wanted) {
@@ -159,10 +173,8 @@ void run_in_8_bits(RunConfig& config, const fs::path& file) {
         file.string(), wanted, key, value));
   };
   const auto& precision = config.precision;
-  if (precision.mode != "auto" && precision.mode != "fp32" && precision.mode != "bf16") {
-    refuse("precision.mode", precision.mode, "fp32 or bf16");
-  }
   if (!precision.level.empty()) refuse("precision.level", precision.level, "none");
+  if (!has_mode_of_8_bits(precision)) refuse("precision.mode", precision.mode, "fp32 or bf16");
   if (config.run.device != "auto" && config.run.device != "cpu") {
     refuse("run.device", config.run.device, "the CPU");
   }
@@ -209,7 +221,7 @@ Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t
     // Folder names may be invalid UTF-8.
     return json_text(json);
   };
-  Metadata metadata{{kVersionKey, kVersion},
+  Metadata metadata{{kVersionKey, kFloatingVersion},
                     {"tanren.config", to_toml(kept_of(resolved))},
                     {"tanren.data", text_of(data)}};
   if (info.tokenizer) metadata["tanren.tokenizer"] = text_of(*info.tokenizer);
@@ -219,6 +231,14 @@ Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t
 Metadata describe_quantized(Metadata model, const QuantizeNote& note) {
   model[kVersionKey] = kQuantizedVersion;
   model[kQuantizeKey] = quantize_text(note);
+  return model;
+}
+
+Metadata describe_floating(Metadata model) {
+  const auto version = model.find(kVersionKey);
+  if (version != model.end() && version->second == kQuantizedVersion)
+    version->second = kFloatingVersion;
+  model.erase(kQuantizeKey);
   return model;
 }
 
@@ -236,24 +256,16 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
                       " holds weights and no description of a model; give the "
                       "model.tanren.safetensors of a run, or its run folder");
   }
-  const std::string& version = metadata.at(kVersionKey);
-  if (version != kVersion && version != kQuantizedVersion) {
-    throw ConfigError(
-        fmt::format("[model] {} has version {} of the description, we read {} and "
-                    "{}; use the tanren that wrote it",
-                    file.string(), version.substr(0, 20), kVersion, kQuantizedVersion));
-  }
-  const bool is_quantized = metadata.count(kQuantizeKey) > 0;
-  if (is_quantized != (version == kQuantizedVersion)) {
-    refuse_description(file, fmt::format("has version {} {} {}", version,
-                                         is_quantized ? "and" : "without", kQuantizeKey));
-  }
+  check_version(metadata, file.string());
   for (const char* key : {"tanren.config", "tanren.data"}) {
     if (metadata.count(key) == 0) refuse_description(file, std::string("lacks ") + key);
   }
   ModelDescription description;
   const fs::path here = fs::current_path();
-  description.config = parse_config(metadata.at("tanren.config"), file.string(), here, sets, known);
+  const bool has_8_bits = metadata.count(kQuantizeKey) > 0;
+  const std::string& text = metadata.at("tanren.config");
+  description.config = parse_config(has_8_bits ? config_of_8_bits(text, file, known) : text,
+                                    file.string(), here, sets, known);
   RunConfig& config = description.config;
   for (SourceOptions* source : {&config.data.train, &config.data.eval}) {
     if (source->path == here / kSomewhere) source->path.clear();
@@ -262,7 +274,7 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
   config.model.init_from.clear();
   config.model.from_hf.clear();
   config.model.perceptual.clear();
-  if (is_quantized) run_in_8_bits(config, file);
+  if (has_8_bits) run_in_8_bits(config, file);
   read_info(object_of(metadata, "tanren.data", file), description, file);
   if (metadata.count("tanren.tokenizer") > 0) {
     description.info.tokenizer = tokenizer_of(object_of(metadata, "tanren.tokenizer", file), file);

@@ -30,16 +30,19 @@ struct ModelDescription {
 Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t train_samples);
 
 // The metadata of the same model with the 8-bit weights of `note`: of version 2, which releases
-// that know no 8-bit weights refuse.
+// that know no 8-bit weights refuse. InputError as quantize_text.
 Metadata describe_quantized(Metadata model, const QuantizeNote& note);
+// The metadata of the same model without 8-bit weights, whatever `model` says of them.
+Metadata describe_floating(Metadata model);
 
 // How evaluation data are read, in whatever file or folder they are: as [data.eval] says, else as
 // [data.train] without its augmentation. The tokenizer and the names of classes are training's.
 SourceOptions evaluation_source(const DataOptions& data);
 
 // Reads the metadata back; `sets` as on the command line. A model with 8-bit weights runs on the
-// CPU. ConfigError naming the file if the description is missing, of another version, or malformed,
-// and for a precision or a device that 8-bit weights lack; errors in the config as read_config.
+// CPU, in precision.mode auto if it was trained in fp16, fp64 or under a level. ConfigError naming
+// the file if the description is missing, of another version, or malformed, and for a precision or
+// a device that is asked for and 8-bit weights lack; errors in the config as read_config.
 ModelDescription description_of(const Metadata& metadata, const std::filesystem::path& file,
                                 const std::vector<std::string>& sets, const KnownKinds& known);
 // Whether the metadata describe a model at all.

@@ -20,6 +20,7 @@
 #include <ATen/ATen.h>
 
 #include <set>
+#include <string_view>
 #include <utility>
 
 namespace tanren {
@@ -65,6 +66,26 @@ TensorMap cast(const TensorMap& tensors, at::ScalarType dtype,
   return all;
 }
 
+// compressed-tensors makes the scales in the dtype of the model. CheckpointError for one that is
+// infinite there, or 0 unless all its weights are.
+void check_scales(const TensorMap& tensors, const std::set<std::string>& scales,
+                  at::ScalarType dtype) {
+  for (const auto& [name, tensor] : tensors) {
+    if (scales.count(name) == 0) continue;
+    const at::Tensor narrow = tensor.to(dtype);
+    at::Tensor is_lost = narrow.eq(0);
+    const size_t weight = name.size() - std::string_view("_scale").size();
+    if (const at::Tensor* values = tensors.find(name.substr(0, weight))) {
+      is_lost &= values->reshape({tensor.size(0), tensor.size(1), -1}).ne(0).any(-1);
+    }
+    if (!is_lost.logical_or(narrow.isinf()).any().item<bool>()) continue;
+    throw CheckpointError(
+        fmt::format("[convert] tensor {} has a scale that is 0 or infinite in {}, in which "
+                    "compressed-tensors opens it; convert to bf16 or fp32",
+                    name, c10::toString(dtype)));
+  }
+}
+
 at::ScalarType dtype_of(const TensorMap& tensors, const std::set<std::string>& scales) {
   for (const auto& [name, tensor] : tensors) {
     if (tensor.is_floating_point() && scales.count(name) == 0) return tensor.scalar_type();
@@ -88,10 +109,9 @@ std::string tokenizer_config(const TokenizerFiles& files, int64_t context) {
 }
 
 // Expands the 8-bit weights, except for those of a bert, which Python has a form for.
-CompressedBert without_8_bits(SafetensorsFile& read, const std::string& kind,
-                              const fs::path& file) {
+CompressedBert without_8_bits(SafetensorsFile& read, const QuantizeNote& note,
+                              const std::string& kind, const fs::path& file) {
   CompressedBert compressed;
-  const QuantizeNote note = quantize_note(read.metadata, file.string());
   if (note.empty()) return compressed;
   if (kind == "bert") {
     compressed = compressed_bert(read.tensors, note, file.string());
@@ -270,14 +290,15 @@ PythonFolder write_python_folder(const fs::path& path, const fs::path& folder,
     remark = newest.remark;
     if (!remark.empty()) read = {read_weights(newest.file).content.tensors, {}};
   }
-  check_described(description, read, file.string(), registry.models);
+  const QuantizeNote note = check_described(description, read, file.string(), registry.models);
   if (description.config.model.append_head > 0) {
     throw ConfigError("[convert] " + file.string() +
                       " has an appended head, which no class of Python's packages has; convert it "
                       "to a .safetensors or .pt file");
   }
-  const CompressedBert compressed = without_8_bits(read, description.config.model.kind, file);
+  const CompressedBert compressed = without_8_bits(read, note, description.config.model.kind, file);
   if (dtype) read.tensors = cast(read.tensors, *dtype, compressed.scales);
+  check_scales(read.tensors, compressed.scales, dtype_of(read.tensors, compressed.scales));
   make_empty(folder);
   PythonFolder written = Writer(description, std::move(read.tensors), compressed, folder).write();
   if (!compressed.remark.empty()) {

@@ -2,12 +2,15 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -23,56 +26,158 @@ constexpr std::array kReaders = {WeightReader::linear, WeightReader::projection,
                                  WeightReader::convolution, WeightReader::embedding};
 constexpr int64_t kMostSamples = int64_t{1} << 40;
 
-[[noreturn]] void refuse_note(const std::string& what, const std::string& fault) {
-  throw ConfigError("[model] " + what + ": its description has " + fault + " in " + kQuantizeKey +
-                    "; write the file again");
-}
-
-// A value of the note. Values of a hostile file are never copied or printed.
-const Json& note_value(const Json& note, const char* key, const std::string& what) {
-  const auto found = note.find(key);
-  if (found == note.end()) refuse_note(what, std::string("no ") + key);
-  return *found;
-}
+// Of each of `kept` and `readers`: more than any model has.
+constexpr size_t kMostNamed = size_t{1} << 17;
 
 template <size_t N>
-std::string word_of(const Json& note, const char* key, const std::array<std::string_view, N>& words,
-                    const std::string& what) {
-  const Json& value = note_value(note, key, what);
-  const bool is_known =
-      value.is_string() &&
-      std::find(words.begin(), words.end(), value.get_ref<const std::string&>()) != words.end();
-  if (!is_known) refuse_note(what, std::string("an unknown ") + key);
-  return value.get<std::string>();
+bool is_among(const std::array<std::string_view, N>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// An object of texts, by name.
-std::map<std::string, std::string> note_texts(const Json& note, const char* key,
-                                              const std::string& what) {
-  const Json& value = note_value(note, key, what);
-  if (!value.is_object()) refuse_note(what, std::string(key) + " that are no object");
-  std::map<std::string, std::string> texts;
-  for (const auto& [name, text] : value.items()) {
-    if (!text.is_string()) refuse_note(what, std::string("something that is no text among ") + key);
-    texts[name] = text.get<std::string>();
-  }
-  return texts;
+// What no note has, if this one has it.
+std::optional<std::string> fault_of_note(const QuantizeNote& note) {
+  if (!is_among(kSchemes, note.scheme)) return "an unknown scheme";
+  if (!is_among(kRanges, note.range)) return "an unknown range";
+  if (note.samples < 0 || note.samples > kMostSamples) return "no usable samples";
+  if (std::max(note.kept.size(), note.readers.size()) > kMostNamed) return "too many names";
+  if (note.empty()) return "no 8-bit weight";
+  return std::nullopt;
 }
 
-WeightReader reader_named(const std::string& word, const std::string& what) {
-  for (const WeightReader reader : kReaders) {
-    if (name(reader) == word) return reader;
+// Takes the note's parts while it is parsed and refuses the first wrong one, so that a hostile text
+// never becomes a document of many times its size. Values are never printed.
+class NoteReader : public Json::json_sax_t {
+ public:
+  explicit NoteReader(const std::string& what) : what_(what) {}
+
+  QuantizeNote note_of(const std::string& text) {
+    if (!Json::sax_parse(text, this)) refuse("no JSON object");
+    for (const char* key : {"scheme", "range", "samples", "kept", "readers"}) {
+      if (seen_.count(key) == 0) refuse(std::string("no ") + key);
+    }
+    if (const auto fault = fault_of_note(note_)) refuse(*fault);
+    return std::move(note_);
   }
-  refuse_note(what, "an unknown operator among readers");
-}
+
+  bool start_object(size_t) override {
+    if (depth_ > 0 && (depth_ > 1 || !has_names())) refuse_value();
+    ++depth_;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    return true;
+  }
+  bool key(std::string& name) override {
+    if (depth_ == 2) {
+      parameter_ = name;
+      return true;
+    }
+    key_ = name;
+    if (is_known()) seen_.insert(name);
+    return true;
+  }
+  bool string(std::string& text) override {
+    if (depth_ == 2) {
+      take_name(text);
+    } else if (depth_ == 1 && key_ == "scheme") {
+      if (!is_among(kSchemes, text)) refuse_value();
+      note_.scheme = text;
+    } else if (depth_ == 1 && key_ == "range") {
+      if (!is_among(kRanges, text)) refuse_value();
+      note_.range = text;
+    } else {
+      return scalar();
+    }
+    return true;
+  }
+  bool number_unsigned(uint64_t value) override {
+    if (depth_ != 1 || key_ != "samples") return scalar();
+    if (value > static_cast<uint64_t>(kMostSamples)) refuse_value();
+    note_.samples = static_cast<int64_t>(value);
+    return true;
+  }
+  bool start_array(size_t) override { refuse_value(); }
+  bool end_array() override { return true; }
+  bool number_integer(int64_t) override { return scalar(); }
+  bool number_float(double, const std::string&) override { return scalar(); }
+  bool null() override { return scalar(); }
+  bool boolean(bool) override { return scalar(); }
+  bool binary(Json::binary_t&) override { return scalar(); }
+  bool parse_error(size_t, const std::string&, const Json::exception&) override { return false; }
+
+ private:
+  bool has_names() const { return key_ == "kept" || key_ == "readers"; }
+  bool is_known() const {
+    return has_names() || key_ == "scheme" || key_ == "range" || key_ == "samples";
+  }
+
+  void take_name(const std::string& text) {
+    if (key_ == "kept") {
+      note_.kept[parameter_] = text;
+    } else {
+      const auto reader = std::find_if(kReaders.begin(), kReaders.end(),
+                                       [&](WeightReader of) { return name(of) == text; });
+      if (reader == kReaders.end()) refuse("an unknown operator among readers");
+      note_.readers[parameter_] = *reader;
+    }
+    if (std::max(note_.kept.size(), note_.readers.size()) > kMostNamed) refuse("too many names");
+  }
+
+  // A value of another kind than its key has; a number or a text of an unknown key is passed over.
+  bool scalar() {
+    if (depth_ != 1 || is_known()) refuse_value();
+    return true;
+  }
+  [[noreturn]] void refuse_value() const {
+    if (depth_ == 0) refuse("no JSON object");
+    if (depth_ == 2) refuse("something that is no text among " + key_);
+    if (has_names()) refuse(key_ + " that are no object");
+    if (key_ == "samples") refuse("no usable samples");
+    refuse(is_known() ? "an unknown " + key_ : "a list or an object that it does not know");
+  }
+  [[noreturn]] void refuse(const std::string& fault) const {
+    throw ConfigError("[model] " + what_ + ": its description has " + fault + " in " +
+                      kQuantizeKey + "; write the file again");
+  }
+
+  const std::string& what_;
+  QuantizeNote note_;
+  std::set<std::string> seen_;
+  std::string key_, parameter_;
+  int depth_ = 0;
+};
 
 }  // namespace
 
+void check_version(const Metadata& metadata, const std::string& file) {
+  const auto found = metadata.find(kVersionKey);
+  if (found == metadata.end()) return;
+  const std::string& version = found->second;
+  if (version != kFloatingVersion && version != kQuantizedVersion) {
+    throw ConfigError(
+        fmt::format("[model] {} has version {} of the description, we read {} and "
+                    "{}; use the tanren that wrote it",
+                    file, one_line(version.substr(0, 20)), kFloatingVersion, kQuantizedVersion));
+  }
+  const bool is_quantized = metadata.count(kQuantizeKey) > 0;
+  if (is_quantized == (version == kQuantizedVersion)) return;
+  throw ConfigError(
+      fmt::format("[model] {}: its description has version {} {} {}; export the model again", file,
+                  version, is_quantized ? "and" : "without", kQuantizeKey));
+}
+
 std::string quantize_text(const QuantizeNote& note) {
+  if (const auto fault = fault_of_note(note)) {
+    throw InputError("[quantize] the note of the 8-bit weights has " + *fault +
+                     "; give a scheme "
+                     "(weights, dynamic, static), a range (mse, minmax or none) and a count");
+  }
   Json readers = Json::object(), kept = Json::object();
   for (const auto& [parameter, reader] : note.readers)
     readers[parameter] = std::string(name(reader));
-  for (const auto& [parameter, why] : note.kept) kept[parameter] = why;
+  // For people alone: an operator's name may be any bytes.
+  for (const auto& [parameter, why] : note.kept) kept[utf8_text(parameter)] = utf8_text(why);
   return exact_json_text(Json{{"scheme", note.scheme},
                               {"range", note.range},
                               {"samples", note.samples},
@@ -81,25 +186,8 @@ std::string quantize_text(const QuantizeNote& note) {
 }
 
 QuantizeNote quantize_note(const Metadata& metadata, const std::string& what) {
-  QuantizeNote note;
   const auto found = metadata.find(kQuantizeKey);
-  if (found == metadata.end()) return note;
-  const Json json = parse_json(found->second);
-  if (!json.is_object()) refuse_note(what, "no JSON object");
-  note.scheme = word_of(json, "scheme", kSchemes, what);
-  note.range = word_of(json, "range", kRanges, what);
-  const Json& samples = note_value(json, "samples", what);
-  if (!samples.is_number_integer() || samples.get<int64_t>() < 0 ||
-      samples.get<int64_t>() > kMostSamples) {
-    refuse_note(what, "no usable samples");
-  }
-  note.samples = samples.get<int64_t>();
-  note.kept = note_texts(json, "kept", what);
-  for (const auto& [parameter, word] : note_texts(json, "readers", what)) {
-    note.readers[parameter] = reader_named(word, what);
-  }
-  if (note.empty()) refuse_note(what, "no 8-bit weight");
-  return note;
+  return found == metadata.end() ? QuantizeNote() : NoteReader(what).note_of(found->second);
 }
 
 std::string quantize_line(const QuantizeNote& note) {

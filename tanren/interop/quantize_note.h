@@ -12,7 +12,14 @@
 
 namespace tanren {
 
+constexpr const char* kVersionKey = "tanren.version";  // of the description
+constexpr const char* kFloatingVersion = "1";
+constexpr const char* kQuantizedVersion = "2";  // with 8-bit weights
 constexpr const char* kQuantizeKey = "tanren.quantize";
+
+// ConfigError naming the file for a description of another version, or one whose version does not
+// go with what it says of 8-bit weights. Metadata without a version pass.
+void check_version(const Metadata& metadata, const std::string& file);
 
 struct QuantizeNote {
   std::string scheme;   // weights, dynamic, static
@@ -24,11 +31,12 @@ struct QuantizeNote {
   bool empty() const { return readers.empty(); }
 };
 
-// The text of the metadata.
+// The text of the metadata. InputError for a note that quantize_note would refuse: without a
+// scheme, with samples below 0, without an 8-bit weight. Reasons may be any bytes.
 std::string quantize_text(const QuantizeNote& note);
 
-// Reads it back; an empty note if there is no such text. ConfigError naming the file `what` if it
-// is malformed or names no 8-bit weight.
+// Reads it back; an empty note if there is no such text. Takes memory for at most 131 072 names of
+// each kind. ConfigError naming the file `what` if it is malformed or names no 8-bit weight.
 QuantizeNote quantize_note(const Metadata& metadata, const std::string& what);
 
 // "scheme static (range mse, 256 samples): 74 weights in 8 bits (2 embedding, 72 linear), 3 stay".

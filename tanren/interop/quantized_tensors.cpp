@@ -77,6 +77,15 @@ class StoredParameters {
     const at::Tensor* zero_point = index_.find(names.input_zero_point);
     if (scale == nullptr && zero_point == nullptr) return stored;
     if (reader == WeightReader::embedding) refuse(parameter, "is a table and has an input scale");
+    const auto sizes = stored.values.sizes();
+    const bool is_convolution = reader == WeightReader::convolution;
+    if (is_convolution && (sizes[2] != sizes[3] || stored.scale.size(1) != 1)) {
+      refuse(
+          parameter,
+          fmt::format("is a convolution's weight of shape {} with an input scale and {} scales a "
+                      "channel, and such a one has a square kernel and one",
+                      sizes.vec(), stored.scale.size(1)));
+    }
     stored.input_scale = one_number(names.input_scale, at::kFloat);
     stored.input_zero_point = one_number(names.input_zero_point, at::kChar);
     return stored;
@@ -134,6 +143,7 @@ at::Tensor expanded_parameter(const QuantizedParameter& parameter) {
   return parameter.reader == WeightReader::projection ? weight.t().contiguous() : weight;
 }
 
+// What reading cannot see: the parameter's shape, and an input scale before it is cut to bytes.
 void check_to_write(const std::string& name, const at::Tensor& tensor,
                     const QuantizedParameter& parameter) {
   const QuantizedWeight& weight = parameter.weight;
@@ -143,14 +153,17 @@ void check_to_write(const std::string& name, const at::Tensor& tensor,
         "[quantize] {} has shape {}, its 8-bit weight shape {}; quantise this model again", name,
         tensor.sizes().vec(), weight.values.sizes().vec()));
   }
-  checked_weight(weight.values, weight.scales, name);
-  if (!parameter.input) return;
-  check_input_scale(*parameter.input, name);
-  if (parameter.reader == WeightReader::embedding) {
-    throw InputError("[quantize] " + name +
-                     " is a table, whose input is no number to scale; leave "
-                     "out its input scale");
-  }
+  if (parameter.input) check_input_scale(*parameter.input, name);
+}
+
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
+}
+
+// Whether two tensors of one storage are one: the same numbers, whatever tensor object holds them.
+bool are_one(const at::Tensor& a, const at::Tensor& b) {
+  return a.has_storage() && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides();
 }
 
 }  // namespace
@@ -171,12 +184,14 @@ std::vector<int64_t> quantized_shape(at::IntArrayRef parameter, WeightReader rea
 
 TensorMap with_quantized(const TensorMap& tensors, const QuantizedParameters& parameters) {
   std::set<std::string> taken;
-  std::unordered_map<const c10::TensorImpl*, std::string> replaced;
-  for (const auto& [name, tensor] : tensors) {
-    taken.insert(name);
-    if (parameters.count(name) > 0) replaced.emplace(tensor.unsafeGetTensorImpl(), name);
+  std::unordered_multimap<const c10::StorageImpl*, const TensorMap::Item*> replaced;
+  for (const auto& item : tensors) {
+    taken.insert(item.first);
+    if (parameters.count(item.first) > 0) replaced.emplace(storage_of(item.second), &item);
   }
+  QuantizeNote note;
   for (const auto& [name, parameter] : parameters) {
+    note.readers[name] = parameter.reader;
     if (taken.count(name) == 0) {
       throw InputError("[quantize] " + name +
                        " is no tensor of the model; give the model that was quantised");
@@ -194,9 +209,11 @@ TensorMap with_quantized(const TensorMap& tensors, const QuantizedParameters& pa
   for (const auto& [name, tensor] : tensors) {
     const auto found = parameters.find(name);
     if (found == parameters.end()) {
-      const auto first = replaced.find(tensor.unsafeGetTensorImpl());
-      if (first != replaced.end()) {
-        throw InputError("[quantize] " + name + " has the numbers of " + first->second +
+      auto [near, end] = replaced.equal_range(storage_of(tensor));
+      for (; near != end; ++near) {
+        const auto& [first, numbers] = *near->second;
+        if (!are_one(numbers, tensor)) continue;
+        throw InputError("[quantize] " + name + " has the numbers of " + first +
                          ", which become 8-bit; quantise both or keep both");
       }
       all.set(name, tensor);
@@ -212,6 +229,7 @@ TensorMap with_quantized(const TensorMap& tensors, const QuantizedParameters& pa
     all.set(names.input_zero_point,
             at::full({1}, parameter.input->zero_point - kSignedZero, at::kChar));
   }
+  quantized_parameters(all, note, "the model to write");  // as whoever reads it
   return all;
 }
 
@@ -245,12 +263,13 @@ QuantizedParameters quantized_parameters(const TensorMap& tensors, const Quantiz
 TensorMap expanded(const TensorMap& tensors, const QuantizeNote& note, const std::string& what) {
   if (note.empty()) return tensors;
   const StoredParameters stored(tensors, note, what);
-  for (const auto& [name, reader] : note.readers) stored.find(name, reader);  // none is missing
+  // All are checked before any takes memory.
+  const QuantizedParameters parameters = quantized_parameters(tensors, note, what);
   TensorMap all;
   for (const auto& [name, tensor] : tensors) {
-    const auto reader = note.readers.find(name);
-    if (reader != note.readers.end()) {
-      all.set(name, expanded_parameter(checked_parameter(stored, name, reader->second)));
+    const auto parameter = parameters.find(name);
+    if (parameter != parameters.end()) {
+      all.set(name, expanded_parameter(parameter->second));
     } else if (!stored.is_beside(name)) {
       all.set(name, tensor);
     }
@@ -260,6 +279,7 @@ TensorMap expanded(const TensorMap& tensors, const QuantizeNote& note, const std
 
 NamedWeights read_expanded(const std::filesystem::path& path) {
   NamedWeights weights = read_state_dict(path);
+  check_version(weights.file.metadata, path.string());
   const QuantizeNote note = quantize_note(weights.file.metadata, path.string());
   if (note.empty()) return weights;
   weights.file.content.tensors = expanded(weights.file.content.tensors, note, path.string());

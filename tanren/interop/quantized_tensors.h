@@ -25,9 +25,10 @@ QuantizedNames quantized_names(const std::string& parameter);
 std::vector<int64_t> quantized_shape(at::IntArrayRef parameter, WeightReader reader);
 
 // A model's tensors for a file: each of `parameters` in 8 bits, with what lies beside it.
-// InputError for a name that is not among the tensors, another shape, a weight or an input scale
-// that no file may hold, a name beside a parameter that another tensor has, and a parameter whose
-// second name keeps its numbers.
+// InputError for a name that is not among the tensors, another shape, all that quantized_parameters
+// would refuse, a name beside a parameter that another tensor has, and a parameter whose second
+// name keeps its numbers: a tensor of the same memory. Of tensors read from a file none is
+// another's.
 TensorMap with_quantized(const TensorMap& tensors, const QuantizedParameters& parameters);
 
 // The tensors of a file as the model has them: an fp32 tensor without memory in the parameter's
@@ -43,11 +44,11 @@ QuantizedParameters quantized_parameters(const TensorMap& tensors, const Quantiz
                                          const std::string& what);
 
 // The tensors of a file with all weights in fp32, values × scale, in the parameters' shapes.
-// Errors as quantized_parameters.
+// Errors as quantized_parameters, before memory is taken.
 TensorMap expanded(const TensorMap& tensors, const QuantizeNote& note, const std::string& what);
 
 // read_state_dict (checkpoint/folder_weights.h) with all weights in fp32; a remark says how many
-// were expanded.
+// were expanded. Errors also as check_version.
 NamedWeights read_expanded(const std::filesystem::path& path);
 
 }  // namespace tanren

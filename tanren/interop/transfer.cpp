@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/interop/pix2pixhd_folder.h"
@@ -58,6 +59,19 @@ TensorMap with_dtypes_of(const TensorMap& wanted, const TensorMap& found) {
   return cast;
 }
 
+// 8-bit weights that no note describes, such as those of a folder that tanren convert wrote.
+void refuse_nameless_8_bits(const torch::nn::Module& module, const TensorMap& found,
+                            const ModelOptions& options, const std::string& path) {
+  for (const auto& [name, tensor] : renamed(found, rename_pairs(options))) {
+    if (tensor.scalar_type() != at::kChar || matches_any(options.init_skip, name)) continue;
+    const at::Tensor* const own = tensors_of(module).find(name);
+    if (own == nullptr || !own->is_floating_point()) continue;
+    throw ConfigError("[model] " + path + " has 8-bit weights (" + one_line(name) +
+                      "), and we read floating weights from there; give the whole model that was "
+                      "converted");
+  }
+}
+
 }  // namespace
 
 std::string InitReport::text(const std::string& path) const {
@@ -98,7 +112,9 @@ InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options
                            has_discriminator ? std::vector<std::string>{}
                                              : std::vector<std::string>{"discriminator.*"});
   }
-  return init_from_state(module, read_expanded(path).state, options, path, appended_heads(options));
+  StateDict state = read_expanded(path).state;
+  refuse_nameless_8_bits(module, state.tensors, options, path);
+  return init_from_state(module, std::move(state), options, path, appended_heads(options));
 }
 
 InitReport init_from_state(torch::nn::Module& module, StateDict state, const ModelOptions& options,

@@ -73,19 +73,19 @@ Batch WholeModel::images(const std::vector<fs::path>& files) const {
 WholeModel load_model(const fs::path& file, const Registry& registry) {
   const SafetensorsFile read = read_safetensors(file);
   const auto description = description_of(read.metadata, file, {}, registry.known());
-  check_described(description, read, file.string(), registry.models);
+  QuantizeNote note = check_described(description, read, file.string(), registry.models);
   WholeModel model;
   model.config = description.config;
   model.info = description.info;
-  model.task = build_described(model.config.model, model.info, read, file.string(), registry.models,
-                               at::kFloat);
+  model.task = build_described(model.config.model, model.info, read, note, file.string(),
+                               registry.models, at::kFloat);
   move_module(*model.task.module, at::kCPU, PrecisionPlan());  // fp32, as texts() and images() are
   model.task.module->eval();
   model.kinds = registry.datasets;
   const WeightsOrigin origin = weights_origin(read.metadata);
   model.step = origin.step;
   model.averaged = origin.averaged;
-  model.quantized = quantize_note(read.metadata, file.string());
+  model.quantized = std::move(note);
   return model;
 }
 

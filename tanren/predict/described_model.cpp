@@ -29,12 +29,14 @@ bool asks_for(const std::vector<std::string>& sets, const std::string& key) {
   });
 }
 
-// What a run says of its predictions and of the machine, which its exported model does not keep.
-void take_over(const RunConfig& run, const std::vector<std::string>& sets, RunConfig& config) {
+// What a run says of its predictions and of the machine, which its exported model does not keep. A
+// model with 8-bit weights keeps to the CPU (description_of).
+void take_over(const RunConfig& run, const std::vector<std::string>& sets, bool has_8_bits,
+               RunConfig& config) {
   if (!asks_for(sets, "predict.scores")) config.predict.scores = run.predict.scores;
   if (!asks_for(sets, "predict.broken")) config.predict.broken = run.predict.broken;
   if (!asks_for(sets, "memory.limit")) config.memory.limit = run.memory.limit;
-  if (!asks_for(sets, "run.device")) config.run.device = run.run.device;
+  if (!asks_for(sets, "run.device") && !has_8_bits) config.run.device = run.run.device;
 }
 
 [[noreturn]] void refuse_untrained(const fs::path& folder, const std::string& verb) {
@@ -107,7 +109,8 @@ DescribedModel exported_model(const fs::path& folder, std::vector<std::string> s
   const bool is_export = asks_for(sets, "evaluate.checkpoint=exported");
   const bool averaged = has_checkpoint && !is_export && wants_average(run, sets);
   ModelDescription description = description_of(read.metadata, file, sets, registry.known());
-  take_over(run, sets, description.config);
+  const bool has_8_bits = read.metadata.count(kQuantizeKey) > 0;
+  take_over(run, sets, has_8_bits, description.config);
   if (has_checkpoint) {
     file = checkpoint_of(folder, description.config, sets, verb);
     read = weights_at(file, run, averaged, verb);
@@ -144,7 +147,7 @@ DescribedModel unfinished_model(const fs::path& folder, std::vector<std::string>
   const Metadata metadata = description_of_run(config, folder, *latest, registry, verb);
   ModelDescription description =
       description_of(metadata, folder / "config.toml", sets, registry.known());
-  take_over(config, sets, description.config);
+  take_over(config, sets, /*has_8_bits=*/false, description.config);
   const fs::path checkpoint = checkpoint_of(folder, description.config, sets, verb);
   SafetensorsFile read = weights_at(checkpoint, config, averaged, verb);
   std::string told = told_weights(read, checkpoint);

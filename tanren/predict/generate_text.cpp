@@ -37,9 +37,10 @@ GenerateOutput generate_on(const GenerateInput& input, const Registry& registry,
   RunConfig& config = model.description.config;
   const DataInfo& info = model.description.info;
   if (input.prompt) config.generate.prompt = *input.prompt;
-  check_described(model.description, model.read, model.name, registry.models);
+  const QuantizeNote note =
+      check_described(model.description, model.read, model.name, registry.models);
   Prepared prepared =
-      prepare_whole(model.description, model.read, model.name, registry, /*eval=*/nullptr);
+      prepare_whole(model.description, model.read, note, model.name, registry, /*eval=*/nullptr);
   model.read.tensors = {};  // the task has them
   if (!prepared.task.generate) {
     throw ConfigError("[generate] " + model.name + " is of kind " + config.model.kind +

@@ -126,8 +126,9 @@ class Job {
   }
 
   void prepare_model() {
-    check_described(model_.description, model_.read, model_.name, registry_.models);
-    prepared_ = prepare_whole(model_.description, model_.read, model_.name, registry_,
+    const QuantizeNote note =
+        check_described(model_.description, model_.read, model_.name, registry_.models);
+    prepared_ = prepare_whole(model_.description, model_.read, note, model_.name, registry_,
                               /*eval=*/nullptr);
     model_.read.tensors = {};  // the task has them
     check_predicts(prepared_.task);

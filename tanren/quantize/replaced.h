@@ -1,6 +1,7 @@
 // A replaced parameter: its numbers are elsewhere, in 8 bits, and in their place stands one row of
 // NaN, expanded to the parameter's shape. An operator that nobody answers reads NaN, never a wrong
-// number. A row, not one number: its strides tell a weight from its transpose, and whether it is
+// number; a kernel that reads data_ptr as if the parameter were contiguous reads past the row. A
+// row, not one number: its strides tell a weight from its transpose, and whether it is
 // channels-last. Called by quantize_scope, readers of files, and train/build.
 #pragma once
 

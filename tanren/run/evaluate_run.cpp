@@ -221,7 +221,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
                                const PredictionsTo& predictions) {
   const SafetensorsFile read = read_safetensors(file);
   ModelDescription description = description_of(read.metadata, file, sets, registry.known());
-  check_described(description, read, file.string(), registry.models);
+  const QuantizeNote note = check_described(description, read, file.string(), registry.models);
   RunConfig& config = description.config;
   const DataInfo& info = description.info;
   SourceOptions& source = config.data.eval;
@@ -240,7 +240,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
   auto opened = registry.datasets.open(source, "data.eval", &info);
   const auto work = [&](const std::shared_ptr<Communicator>& ranks) {
     Prepared prepared =
-        prepare_whole(description, read, file.string(), registry, std::move(opened));
+        prepare_whole(description, read, note, file.string(), registry, std::move(opened));
     prepared.fit.dataset = prepared.datasets.eval.get();  // the training data are not available
     fit_threads(prepared);
     const ShortWaits waits(prepared.plan.device.threads);

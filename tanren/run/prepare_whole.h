@@ -11,10 +11,11 @@
 namespace tanren {
 
 // As prepare() without training. The training data are only described; `eval` may be null. `read`
-// holds the weights, which check_described has seen; `what` names them in errors. Errors as prepare
+// holds the weights, of which check_described returned `note`; `what` names them in errors. What
+// 8-bit weights save stands in the fit, whose dry runs are of the model in fp32. Errors as prepare
 // and build_described.
 Prepared prepare_whole(const ModelDescription& description, const SafetensorsFile& read,
-                       const std::string& what, const Registry& registry,
+                       const QuantizeNote& note, const std::string& what, const Registry& registry,
                        std::unique_ptr<Dataset> eval);
 
 // The state of a task from prepare_whole: it evaluates alone, and is at the step that `metadata`

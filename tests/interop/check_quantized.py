@@ -5,8 +5,9 @@
 
 Trains a small bert, and writes its whole model again with 8-bit weights, as docs/file-formats.md
 says: with dynamic inputs, with static ones, and with both. `tanren convert` makes a folder of each,
-which transformers opens with compressed-tensors. Its linear layers must be int8 there, and its
-probabilities must equal those of `tanren predict` within 1e-2; the losses, too.
+in fp32 and one in bf16, which transformers opens with compressed-tensors. Its linear layers must be
+int8 there, and its probabilities must equal those of `tanren predict` within 1e-2, in bf16 within
+3e-2; the losses, too.
 
 Called by tests/interop/run, which provides the packages.
 """
@@ -118,12 +119,12 @@ def quantize(whole, to, ranges, static):
     return [name for name, reader in readers.items() if reader == "linear"]
 
 
-def check(binary, folder, name, ranges, static, data):
+def check(binary, folder, name, ranges, static, data, dtype="fp32", bound=1e-2):
     whole = folder / f"{name}.tanren.safetensors"
     layers = quantize(folder / "run/model.tanren.safetensors", whole, ranges, static)
     listed = tanren(binary, "convert", whole, "--list")
     expect(f"{len(layers)} linear" in listed, f"{name}: --list says {listed}")
-    tanren(binary, "convert", whole, folder / name, "--quiet")
+    tanren(binary, "convert", whole, folder / name, "--dtype", dtype, "--quiet")
     predicted = folder / f"{name}.predictions.safetensors"
     tanren(
         binary, "predict", whole, folder / "data.safetensors", "--out", predicted,
@@ -133,20 +134,22 @@ def check(binary, folder, name, ranges, static, data):
     ours = load_file(predicted)["scores"]
 
     opened, info = transformers.BertForSequenceClassification.from_pretrained(
-        folder / name, output_loading_info=True
+        folder / name, dtype="auto", output_loading_info=True
     )
+    torch_dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    expect(opened.dtype == torch_dtype, f"{name}: opened in {opened.dtype}")
     left = {key: info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")}
     expect(not any(left.values()), f"{name}: from_pretrained says {left}")
     stored = opened.state_dict()
     for layer in layers:
         expect(stored[layer].dtype == torch.int8, f"{name}: {layer} is {stored[layer].dtype}")
     opened.eval()
-    logits = outputs(opened, data)
+    logits = outputs(opened, data).float()
     apart = (logits.softmax(1) - ours).abs().max().item()
     loss = torch.nn.functional.cross_entropy(logits, data["labels"]).item()
     losses = abs(json.loads(said)["evaluate.loss"] - loss) / loss
-    expect(apart < 1e-2, f"{name}: probabilities differ by {apart:.1e}")
-    expect(losses < 1e-2, f"{name}: losses differ by {losses:.1e}")
+    expect(apart < bound, f"{name}: probabilities differ by {apart:.1e}")
+    expect(losses < bound, f"{name}: losses differ by {losses:.1e}")
     print(
         f"[interop] bert with 8-bit weights ({name}): opened with compressed-tensors, {len(layers)} "
         f"layers int8, probabilities within {apart:.1e} and loss within {losses:.1e} of ours"
@@ -173,6 +176,7 @@ def main():
     check(binary, folder, "dynamic", ranges, lambda layer: False, data)
     check(binary, folder, "static", ranges, lambda layer: True, data)
     check(binary, folder, "mixed", ranges, lambda layer: "attention" in layer, data)
+    check(binary, folder, "bf16", ranges, lambda layer: True, data, dtype="bf16", bound=3e-2)
 
 
 main()
