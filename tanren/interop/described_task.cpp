@@ -218,7 +218,7 @@ Task build_described(const ModelOptions& options, const DataInfo& info, const Sa
     if (takes_dtype(own, dtype)) own.set_data(at::empty_like(own, dtype));
     own.copy_(theirs);
   }
-  return quantized(std::move(task), std::move(parameters));
+  return quantized(std::move(task), std::move(parameters), ReplacedNumbers::freed);
 }
 
 std::unique_ptr<Dataset> described_dataset(DataInfo info, int64_t size) {

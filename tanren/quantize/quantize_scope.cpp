@@ -5,7 +5,6 @@
 #include "tanren/dry/dry_scope.h"
 #include "tanren/ops/quantized_convolution.h"
 #include "tanren/ops/quantized_embedding.h"
-#include "tanren/quantize/replaced.h"
 #include "tanren/quantize/weight_read.h"
 
 #include <fmt/format.h>
@@ -61,10 +60,14 @@ void check_input(const QuantizedParameter& of, const std::string& name) {
 }
 
 void check_parameter(const QuantizedParameter& of, const at::Tensor* parameter,
-                     const std::string& name) {
+                     const std::string& name, ReplacedNumbers numbers) {
   if (parameter == nullptr) {
     throw InputError(fmt::format(
         "[quantize] {} is no parameter of the model; give the model that was quantised", name));
+  }
+  if (numbers == ReplacedNumbers::there && is_replaced(*parameter)) {
+    throw InputError(fmt::format(
+        "[quantize] {} has an 8-bit weight already; quantise the model that was trained", name));
   }
   const auto dtype = parameter->scalar_type();
   if (!parameter->device().is_cpu() || (dtype != at::kFloat && dtype != at::kBFloat16)) {
@@ -188,13 +191,16 @@ class QuantizedLayers::Answering final : public OperatorListener {
     for (const auto& layer : layers_->layers_) {
       by_storage_.emplace(layer->parameter.storage().unsafeGetStorageImpl(), layer.get());
     }
+    const auto listener = std::dynamic_pointer_cast<Answering>(OperatorListenerScope::current());
+    if (listener == nullptr) return;
+    outer_ = listener->layers_ == layers_ ? listener->outer_ : listener;
     refuse_other_weights();
   }
 
   Answer linear(const at::Tensor& input, const at::Tensor& weight, const Bias& bias) override {
     refuse_as_input(input, "linear as its input");
     Layer* const layer = find(weight);
-    if (layer == nullptr) return {};
+    if (layer == nullptr) return outer_ ? outer_->linear(input, weight, bias) : Answer();
     return product(*layer, read_by_linear(input, weight, bias, layer->parameter), input,
                    bias_of(bias));
   }
@@ -203,7 +209,7 @@ class QuantizedLayers::Answering final : public OperatorListener {
                const at::Scalar& beta, const at::Scalar& alpha) override {
     refuse_as_input(left, "addmm as its left factor");
     Layer* const layer = find(right);
-    if (layer == nullptr) return {};
+    if (layer == nullptr) return outer_ ? outer_->addmm(added, left, right, beta, alpha) : Answer();
     return product(*layer, read_by_addmm(added, left, right, beta, alpha, layer->parameter), left,
                    added);
   }
@@ -211,7 +217,7 @@ class QuantizedLayers::Answering final : public OperatorListener {
   Answer matmul(const at::Tensor& left, const at::Tensor& right) override {
     refuse_as_input(left, "matmul as its left factor");
     Layer* const layer = find(right);
-    if (layer == nullptr) return {};
+    if (layer == nullptr) return outer_ ? outer_->matmul(left, right) : Answer();
     return product(*layer, read_by_matmul(left, right, layer->parameter), left, {});
   }
 
@@ -219,7 +225,7 @@ class QuantizedLayers::Answering final : public OperatorListener {
                 const Convolution& how) override {
     refuse_as_input(input, "conv2d as its input");
     Layer* const layer = find(weight);
-    if (layer == nullptr) return {};
+    if (layer == nullptr) return outer_ ? outer_->conv2d(input, weight, bias, how) : Answer();
     const auto read = read_by_conv2d(input, weight, bias, how, layer->parameter);
     check_read(*layer, read, WeightReader::convolution);
     const at::ScalarType dtype = compute_dtype(weight);
@@ -243,7 +249,7 @@ class QuantizedLayers::Answering final : public OperatorListener {
 
   Answer embedding(const at::Tensor& weight, const at::Tensor& indices) override {
     Layer* const layer = find(weight);
-    if (layer == nullptr) return {};
+    if (layer == nullptr) return outer_ ? outer_->embedding(weight, indices) : Answer();
     const bool has_rows =
         layer->reader == WeightReader::embedding || layer->reader == WeightReader::linear;
     const WeightRead read = read_by_embedding(weight, layer->parameter);
@@ -265,14 +271,13 @@ class QuantizedLayers::Answering final : public OperatorListener {
 
   // Nobody could tell which of two 8-bit weights is meant.
   void refuse_other_weights() const {
-    const auto listener = OperatorListenerScope::current();
-    const auto* const outer = dynamic_cast<const Answering*>(listener.get());
-    if (outer == nullptr || outer->layers_ == layers_) return;
-    for (const auto& [storage, layer] : by_storage_) {
-      if (outer->by_storage_.count(storage) == 0) continue;
-      throw Error(fmt::format(
-          "[quantize] {} has an 8-bit weight already; quantise the model that was trained",
-          layer->name));
+    for (const Answering* other = outer_.get(); other != nullptr; other = other->outer_.get()) {
+      for (const auto& [storage, layer] : by_storage_) {
+        if (other->by_storage_.count(storage) == 0) continue;
+        throw Error(fmt::format(
+            "[quantize] {} has an 8-bit weight already; quantise the model that was trained",
+            layer->name));
+      }
     }
   }
 
@@ -302,14 +307,16 @@ class QuantizedLayers::Answering final : public OperatorListener {
   }
 
   std::shared_ptr<const QuantizedLayers> layers_;
+  std::shared_ptr<Answering> outer_;  // asked for what `layers_` have not
   std::unordered_map<const c10::StorageImpl*, Layer*> by_storage_;
 };
 
-QuantizedLayers::QuantizedLayers(const torch::nn::Module& module, QuantizedParameters parameters) {
+QuantizedLayers::QuantizedLayers(const torch::nn::Module& module, QuantizedParameters parameters,
+                                 ReplacedNumbers numbers) {
   const auto named = module.named_parameters();
   std::map<const at::TensorImpl*, std::pair<std::string, WeightReader>> read_by;
   for (const auto& [name, of] : parameters) {
-    check_parameter(of, named.find(name), name);
+    check_parameter(of, named.find(name), name, numbers);
     const auto first =
         read_by.try_emplace(named[name].unsafeGetTensorImpl(), name, of.reader).first->second;
     if (first.second == of.reader) continue;

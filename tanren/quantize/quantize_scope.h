@@ -13,6 +13,7 @@
 
 #include "tanren/base/operator_listener.h"
 #include "tanren/quantize/quantized_parameters.h"
+#include "tanren/quantize/replaced.h"
 
 #include <torch/nn/module.h>
 
@@ -30,8 +31,9 @@ class QuantizedLayers {
   // Replaces the module's parameters, each as soon as its 8-bit weight is packed. InputError,
   // before anything is replaced, for a name that is no parameter, another shape, a dtype that is
   // neither fp32 nor bf16, another device than the CPU, an input scale that no operator could use,
-  // or two names of a parameter with different readers.
-  QuantizedLayers(const torch::nn::Module& module, QuantizedParameters parameters);
+  // two names of a parameter with different readers, or numbers that are not there.
+  QuantizedLayers(const torch::nn::Module& module, QuantizedParameters parameters,
+                  ReplacedNumbers numbers = ReplacedNumbers::there);
   ~QuantizedLayers();
   QuantizedLayers(const QuantizedLayers&) = delete;
   QuantizedLayers& operator=(const QuantizedLayers&) = delete;
@@ -49,7 +51,8 @@ class QuantizedLayers {
 
 class QuantizeScope {
  public:
-  // Throws an Error within a scope of other layers that have 8-bit weights of the same parameters.
+  // Within a scope of other layers, these answer for what is not of `layers`. Throws an Error if
+  // both have 8-bit weights of the same parameter.
   explicit QuantizeScope(std::shared_ptr<const QuantizedLayers> layers);
 
  private:

@@ -396,16 +396,42 @@ TEST(QuantizedTask, without_parameters_is_the_task_bit_by_bit) {
   EXPECT_TRUE(net->first.requires_grad());
 }
 
-TEST(QuantizedTask, refuses_a_second_quantisation_and_has_no_gradients) {
+TEST(QuantizedTask, refuses_a_second_quantisation_of_a_parameter) {
   at::manual_seed(32);
   const auto net = std::make_shared<SmallNet>();
   const QuantizedParameters parameters = both_of(*net);
+  const at::Tensor weight = net->first.detach().clone();
   const Task once = quantized(small_task(net), {{"first", parameters.at("first")}});
-  const Batch batch = inputs_of(at::randn({5, 20}));
-  EXPECT_FALSE(net->second.requires_grad()) << "a backward would leave out what is below 8 bits";
-  const Task twice = quantized(once, parameters);
-  TANREN_EXPECT_CONTAINS(error_of<Error>([&] { (void)twice.predict(batch); }),
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] { quantized(once, parameters); }),
                          "first has an 8-bit weight already");
+  EXPECT_FALSE(is_replaced(net->second)) << "before anything is replaced";
+  // Its numbers are there again, and the task still answers for it.
+  net->first.set_data(weight);
+  const Task twice = quantized(once, parameters);
+  TANREN_EXPECT_CONTAINS(error_of<Error>([&] { (void)twice.predict(inputs_of(at::ones({2, 20}))); }),
+                         "first has an 8-bit weight already");
+}
+
+TEST(QuantizedTask, may_be_quantised_in_parts) {
+  at::manual_seed(33);
+  const auto net = std::make_shared<SmallNet>(), again = std::make_shared<SmallNet>();
+  const QuantizedParameters parameters = both_of(*net);
+  const Task first = quantized(small_task(net), {{"first", parameters.at("first")}});
+  const Task parts = quantized(first, {{"second", parameters.at("second")}});
+  const Task whole = quantized(small_task(again), parameters);
+  const Batch batch = inputs_of(at::randn({5, 20}));
+  const at::Tensor y = parts.predict(batch).outputs;
+  EXPECT_TRUE(at::equal(y, whole.predict(batch).outputs));
+  EXPECT_FALSE(is_all_nan(y));
+}
+
+TEST(QuantizedTask, has_no_gradients_and_a_backward_says_so) {
+  const auto net = std::make_shared<SmallNet>();
+  const QuantizedParameters parameters = both_of(*net);
+  const Task task = quantized(small_task(net), {{"first", parameters.at("first")}});
+  const Terms terms = task.phases[0].forward(inputs_of(at::randn({5, 20})));
+  EXPECT_FALSE(net->second.requires_grad()) << "it would leave out what is below 8 bits";
+  EXPECT_THROW(terms[0].sum.backward(), c10::Error);
 }
 
 TEST(QuantizedLayers, refuse_two_readers_of_one_parameter) {

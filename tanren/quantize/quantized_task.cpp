@@ -23,9 +23,10 @@ std::function<Result(Arguments...)> answered_within(const Layers& layers,
 
 }  // namespace
 
-Task quantized(Task task, QuantizedParameters parameters) {
+Task quantized(Task task, QuantizedParameters parameters, ReplacedNumbers numbers) {
   if (parameters.empty()) return task;
-  const Layers layers = std::make_shared<QuantizedLayers>(*task.module, std::move(parameters));
+  const Layers layers =
+      std::make_shared<QuantizedLayers>(*task.module, std::move(parameters), numbers);
   // The answers have no gradients: a backward then says that there are none, instead of leaving out
   // those below an 8-bit layer.
   for (const at::Tensor& parameter : task.module->parameters()) parameter.requires_grad_(false);

@@ -4,6 +4,7 @@
 
 #include "tanren/base/task.h"
 #include "tanren/quantize/quantized_parameters.h"
+#include "tanren/quantize/replaced.h"
 
 #include <memory>
 
@@ -12,8 +13,10 @@ namespace tanren {
 // Replaces the task's parameters by the 8-bit ones (replaced.h), and runs its forwards, predict,
 // predict_rows with its parts, and generate in a QuantizeScope. No parameter requires a gradient.
 // Several threads may predict at once, as before. What calls the module itself reads NaN.
-// InputError as QuantizedLayers. Without parameters the task is as it was.
-Task quantized(Task task, QuantizedParameters parameters);
+// A quantised task may be given other parameters: both answer. InputError as QuantizedLayers.
+// Without parameters the task is as it was.
+Task quantized(Task task, QuantizedParameters parameters,
+               ReplacedNumbers numbers = ReplacedNumbers::there);
 std::shared_ptr<Task> quantized(std::shared_ptr<Task> task, QuantizedParameters parameters);
 
 }  // namespace tanren

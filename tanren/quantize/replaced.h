@@ -9,6 +9,10 @@
 
 namespace tanren {
 
+// Of parameters that become 8-bit: whether they still have their numbers, or what reads a file has
+// freed them before by replace_by_nan.
+enum class ReplacedNumbers { there, freed };
+
 // Gives the parameter the NaNs, in its own dtype and memory format, and frees its numbers. It no
 // longer requires a gradient. Does nothing to a parameter that is replaced already.
 void replace_by_nan(at::Tensor parameter);
