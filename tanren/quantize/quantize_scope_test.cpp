@@ -107,6 +107,25 @@ TEST(QuantizedLayers, free_the_numbers_and_leave_nan_of_the_same_shape) {
   EXPECT_TRUE(is_all_nan(at::linear(at::ones({3, 32}), weight))) << "outside of a scope";
 }
 
+TEST(QuantizedLayers, leave_no_numbers_in_views_that_the_module_took_before) {
+  struct WithView : OneWeight {
+    explicit WithView(const at::Tensor& value) : OneWeight(value), half(weight.narrow(0, 2, 2)) {}
+    at::Tensor half;
+  };
+  const WithView module(at::randn({4, 8}));
+  const QuantizedLayers layers(module, {{"weight", {quantize_weight(module.weight, "w")}}});
+  EXPECT_TRUE(is_all_nan(at::linear(at::ones({3, 8}), module.half)));
+  EXPECT_TRUE(is_all_nan(module.half));
+
+  // Of a buffer that others lie in, only its own part.
+  OneWeight part(at::randn({4, 8}));
+  const at::Tensor buffer = at::ones({8, 8});
+  part.weight.set_data(buffer.narrow(0, 2, 4));
+  const QuantizedLayers of_part(part, {{"weight", {quantize_weight(part.weight, "w")}}});
+  EXPECT_EQ(buffer.isnan().sum().item<int64_t>(), 4 * 8);
+  EXPECT_TRUE(at::equal(buffer.narrow(0, 6, 2), at::ones({2, 8})));
+}
+
 TEST(QuantizeScope, answers_every_form_of_a_linear_with_the_8_bit_one_bit_by_bit) {
   at::manual_seed(1);
   // Square: only strides tell the weight from its transpose.

@@ -20,6 +20,8 @@ void replace_by_nan(at::Tensor parameter) {
       at::empty(sizes, parameter.options().requires_grad(false), parameter.suggest_memory_format());
   row.fill_(std::numeric_limits<double>::quiet_NaN());
   parameter.requires_grad_(false);
+  const bool has_views = parameter.storage().use_count() > 1;
+  if (has_views) parameter.detach().fill_(std::numeric_limits<double>::quiet_NaN());
   parameter.set_data(row.expand(parameter.sizes()));
 }
 
