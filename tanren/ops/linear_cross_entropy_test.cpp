@@ -179,6 +179,18 @@ TEST(LinearCrossEntropy, of_each_chunk_is_heard_as_a_linear_and_may_be_answered)
   }
 }
 
+TEST(LinearCrossEntropy, names_a_label_past_the_classes_within_a_listener_too) {
+  Operands given = some_operands(at::kFloat);
+  given.labels[12] = kClasses;
+  const OperatorListenerScope scope(std::make_shared<DoubledWeights>());
+  for (const double smoothing : {0.0, 0.1}) {
+    EXPECT_THROW((void)linear_cross_entropy_sum(given.states, given.weight, given.bias,
+                                                given.labels, {smoothing, 5}),
+                 DataError)
+        << smoothing;
+  }
+}
+
 TEST(LinearCrossEntropy, chosen_chunks_are_full_and_bounded) {
   EXPECT_EQ(default_chunk_rows(50257), 640);
   EXPECT_EQ(default_chunk_rows(1000000), 512);

@@ -198,7 +198,8 @@ class QuantizedLayers::Answering final : public OperatorListener {
   }
 
   Answer linear(const at::Tensor& input, const at::Tensor& weight, const Bias& bias) override {
-    refuse_as_input(input, "linear as its input");
+    refuse_other_than_weight(input, "linear as its input");
+    if (bias) refuse_other_than_weight(*bias, "an operator that adds it");
     Layer* const layer = find(weight);
     if (layer == nullptr) return outer_ ? outer_->linear(input, weight, bias) : Answer();
     return product(*layer, read_by_linear(input, weight, bias, layer->parameter), input,
@@ -207,7 +208,8 @@ class QuantizedLayers::Answering final : public OperatorListener {
 
   Answer addmm(const at::Tensor& added, const at::Tensor& left, const at::Tensor& right,
                const at::Scalar& beta, const at::Scalar& alpha) override {
-    refuse_as_input(left, "addmm as its left factor");
+    refuse_other_than_weight(left, "addmm as its left factor");
+    refuse_other_than_weight(added, "an operator that adds it");
     Layer* const layer = find(right);
     if (layer == nullptr) return outer_ ? outer_->addmm(added, left, right, beta, alpha) : Answer();
     return product(*layer, read_by_addmm(added, left, right, beta, alpha, layer->parameter), left,
@@ -215,7 +217,7 @@ class QuantizedLayers::Answering final : public OperatorListener {
   }
 
   Answer matmul(const at::Tensor& left, const at::Tensor& right) override {
-    refuse_as_input(left, "matmul as its left factor");
+    refuse_other_than_weight(left, "matmul as its left factor");
     Layer* const layer = find(right);
     if (layer == nullptr) return outer_ ? outer_->matmul(left, right) : Answer();
     return product(*layer, read_by_matmul(left, right, layer->parameter), left, {});
@@ -223,7 +225,8 @@ class QuantizedLayers::Answering final : public OperatorListener {
 
   Answer conv2d(const at::Tensor& input, const at::Tensor& weight, const Bias& bias,
                 const Convolution& how) override {
-    refuse_as_input(input, "conv2d as its input");
+    refuse_other_than_weight(input, "conv2d as its input");
+    if (bias) refuse_other_than_weight(*bias, "an operator that adds it");
     Layer* const layer = find(weight);
     if (layer == nullptr) return outer_ ? outer_->conv2d(input, weight, bias, how) : Answer();
     const auto read = read_by_conv2d(input, weight, bias, how, layer->parameter);
@@ -281,8 +284,8 @@ class QuantizedLayers::Answering final : public OperatorListener {
     }
   }
 
-  void refuse_as_input(const at::Tensor& input, const char* how) const {
-    if (const Layer* const layer = find(input)) throw_unanswered(layer->name, how);
+  void refuse_other_than_weight(const at::Tensor& argument, const char* how) const {
+    if (const Layer* const layer = find(argument)) throw_unanswered(layer->name, how);
   }
 
   static void check_read(const Layer& layer, const WeightRead& read, WeightReader as) {

@@ -193,7 +193,9 @@ TEST(QuantizeScope, names_the_weight_of_a_reader_that_nobody_foresaw_or_gives_it
        [&](const auto& w) { return at::addmm(at::zeros({8}), x, w.t(), 1, 2); }},
       {"a linear with a part of it",
        [&](const auto& w) { return at::linear(x, w.narrow(0, 0, 4)); }},
-      {"matmul as its left factor", [&](const auto& w) { return at::matmul(w, x.t()); }}};
+      {"matmul as its left factor", [&](const auto& w) { return at::matmul(w, x.t()); }},
+      {"an operator that adds it", [&](const auto& w) { return at::linear(x, at::eye(8), w[0]); }},
+      {"an operator that adds it", [&](const auto& w) { return at::addmm(w, x, at::eye(8)); }}};
   for (const auto& [what, forward] : heard) {
     TANREN_EXPECT_CONTAINS(error_of<Error>([&, &forward = forward] { (void)of.run(forward); }),
                            std::string("[quantize] weight is read by ") + what);
@@ -427,7 +429,8 @@ TEST(QuantizedTask, refuses_a_second_quantisation_of_a_parameter) {
   // Its numbers are there again, and the task still answers for it.
   net->first.set_data(weight);
   const Task twice = quantized(once, parameters);
-  TANREN_EXPECT_CONTAINS(error_of<Error>([&] { (void)twice.predict(inputs_of(at::ones({2, 20}))); }),
+  const Batch batch = inputs_of(at::ones({2, 20}));
+  TANREN_EXPECT_CONTAINS(error_of<Error>([&] { (void)twice.predict(batch); }),
                          "first has an 8-bit weight already");
 }
 
