@@ -107,8 +107,9 @@ void Bert::make_head() {
 }
 
 at::Tensor Bert::embed(const BertInputs& inputs) const {
-  const at::Tensor types = inputs.token_types.defined() ? types_->forward(inputs.token_types)
-                                                        : types_->weight().narrow(0, 0, 1);
+  // The table is read by one operator in each case: its numbers may be elsewhere, in 8 bits.
+  const at::Tensor types = types_->forward(
+      inputs.token_types.defined() ? inputs.token_types : at::zeros({1, 1}, inputs.ids.options()));
   const at::Tensor positions = positions_->weight().narrow(0, 0, inputs.ids.size(1));
   const at::Tensor sum = words_->forward(inputs.ids) + types + positions;
   return dropout(embedding_norm_->forward(sum), shape_.embedding_dropout,

@@ -1,6 +1,7 @@
 #include "tanren/quantize/quantize_scope.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/ops/quantized_convolution.h"
@@ -328,11 +329,20 @@ QuantizedLayers::QuantizedLayers(const torch::nn::Module& module, QuantizedParam
         first.first, name, tanren::name(first.second), tanren::name(of.reader)));
   }
   std::set<const at::TensorImpl*> seen;
+  const size_t num_weights = parameters.size();
   while (!parameters.empty()) {  // each one's values go as soon as they are packed
     auto item = parameters.extract(parameters.begin());
     const at::Tensor& parameter = named[item.key()];
     if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;  // its second name
-    layers_.push_back(std::make_unique<Layer>(item.key(), parameter, std::move(item.mapped())));
+    try {
+      layers_.push_back(std::make_unique<Layer>(item.key(), parameter, std::move(item.mapped())));
+    } catch (const std::exception& error) {
+      if (layers_.empty() || numbers == ReplacedNumbers::freed) throw;
+      throw RunError(fmt::format(
+          "[quantize] {} could not become 8-bit after {} of {} weights, whose numbers are gone "
+          "({}); load the model again",
+          item.key(), layers_.size(), num_weights, line_of(error)));
+    }
   }
 }
 

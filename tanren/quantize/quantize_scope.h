@@ -7,8 +7,9 @@
 //
 // Inputs of linear layers are quantised with the parameter's input scale, or without one row by
 // row, or stay floating: then the weight is expanded at each call, some channels at a time, as is
-// that of a convolution without an input scale. A weight that linears read answers embeddings, too,
-// from the same bytes.
+// that of a convolution without an input scale. A convolution with one has the stride and padding
+// of its first call; another call throws. A weight that linears read answers embeddings, too, from
+// the same bytes.
 #pragma once
 
 #include "tanren/base/operator_listener.h"
@@ -31,7 +32,8 @@ class QuantizedLayers {
   // Replaces the module's parameters, each as soon as its 8-bit weight is packed. InputError,
   // before anything is replaced, for a name that is no parameter, another shape, a dtype that is
   // neither fp32 nor bf16, another device than the CPU, an input scale that no operator could use,
-  // two names of a parameter with different readers, or numbers that are not there.
+  // two names of a parameter with different readers, or numbers that are not there. RunError if
+  // memory runs out when some are replaced: their numbers are gone.
   QuantizedLayers(const torch::nn::Module& module, QuantizedParameters parameters,
                   ReplacedNumbers numbers = ReplacedNumbers::there);
   ~QuantizedLayers();

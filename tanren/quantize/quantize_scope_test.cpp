@@ -472,6 +472,18 @@ TEST(QuantizedLayers, refuse_two_readers_of_one_parameter) {
                          "a and b are one parameter, read by linear and embedding");
 }
 
+TEST(QuantizedLayers, say_that_numbers_are_gone_if_they_are_interrupted) {
+  const auto net = std::make_shared<SmallNet>();
+  QuantizedParameters parameters = both_of(*net);
+  parameters.at("first").weight.sums = at::Tensor();
+  EXPECT_THROW(QuantizedLayers(*net, parameters), c10::Error);
+  EXPECT_FALSE(is_replaced(net->first)) << "nothing is gone yet";
+  parameters = both_of(*net);
+  parameters.at("second").weight.sums = at::Tensor();
+  TANREN_EXPECT_CONTAINS(error_of<RunError>([&] { QuantizedLayers(*net, parameters); }),
+                         "second could not become 8-bit after 1 of 2 weights");
+}
+
 TEST(QuantizedTask, gives_a_row_the_same_numbers_beside_any_others) {
   at::manual_seed(10);
   const auto net = std::make_shared<SmallNet>();

@@ -15,8 +15,8 @@ enum class ReplacedNumbers { there, freed };
 
 // Gives the parameter the NaNs, in its own dtype and memory format, and frees its numbers. They
 // become NaN for whoever else holds them, such as a view that a module took in its constructor: a
-// copy keeps them, a detach() does not. The parameter no longer requires a gradient. Does nothing to
-// one that is replaced already.
+// copy keeps them, a detach() does not. The parameter no longer requires a gradient. Does nothing
+// to one that is replaced already.
 void replace_by_nan(at::Tensor parameter);
 
 // False for a parameter whose dim 0 has size 1: there a row is everything.

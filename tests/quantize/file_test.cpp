@@ -339,6 +339,18 @@ TEST_F(QuantizedFiles, of_a_bert_become_a_folder_for_compressed_tensors) {
   }
 }
 
+TEST_F(QuantizedFiles, of_a_bert_whose_inputs_stay_floating_say_so_in_its_folder) {
+  const fs::path plain = bert(), out = folder_.path() / "out";
+  QuantizedParameters parameters = of_bert(read_safetensors(plain).tensors, false);
+  for (auto& [name, parameter] : parameters) parameter.is_weight_alone = true;
+  write_python_folder(written(plain, parameters, note_of("weights")), out, {}, {});
+  const auto config = nlohmann::json::parse(read_file(out / "config.json"));
+  const auto& group = config["quantization_config"]["config_groups"]["group_0"];
+  EXPECT_EQ(group["weights"]["strategy"], "channel");
+  EXPECT_TRUE(group.contains("input_activations"));
+  EXPECT_TRUE(group["input_activations"].is_null());
+}
+
 // A layer that stays floating is named, and layers of two kinds by name.
 TEST_F(QuantizedFiles, of_a_bert_with_mixed_layers_name_them_in_its_folder) {
   const fs::path plain = bert(), out = folder_.path() / "out";
