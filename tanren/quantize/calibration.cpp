@@ -5,6 +5,7 @@
 #include "tanren/base/operator_listener.h"
 #include "tanren/quantize/evaluation_forward.h"
 #include "tanren/quantize/range_tracker.h"
+#include "tanren/quantize/replaced.h"
 #include "tanren/quantize/weight_read.h"
 
 #include <fmt/format.h>
@@ -170,6 +171,7 @@ QuantizedParameters quantized_parameters(const torch::nn::Module& module,
       throw InputError(fmt::format("[quantize] {} has dtype {}; give fp32 or bf16 weights", name,
                                    c10::toString(own.scalar_type())));
     }
+    refuse_replaced(own, name);
     QuantizedWeight& weight = made[own.unsafeGetTensorImpl()];
     if (!weight.values.defined()) {
       weight = quantize_weight(reader == WeightReader::projection ? own.t() : own, name);

@@ -66,8 +66,8 @@ class Calibration {
 // The 8-bit weights of `readers`, with a scale per output channel. static: with the scales of
 // inputs, of which linear layers and convolutions need one. dynamic: without, and without
 // convolutions. weights: all, without scales of inputs. none: empty. Throws an InputError, which
-// names the weight, if it is neither fp32 nor bf16 or has a number that is not finite, and an Error
-// if the scale of an input is missing.
+// names the weight, if it is neither fp32 nor bf16, is 8-bit already or has a number that is not
+// finite, and an Error if the scale of an input is missing.
 QuantizedParameters quantized_parameters(const torch::nn::Module& module,
                                          const WeightReaders& readers, QuantizeScheme scheme,
                                          const InputScales& inputs = {});

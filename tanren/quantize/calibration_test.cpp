@@ -229,7 +229,12 @@ TEST(QuantizedParameters, are_those_that_the_scheme_takes) {
   EXPECT_EQ(dynamic.size(), 5u);
   EXPECT_EQ(dynamic.count("conv.weight"), 0u);
   EXPECT_FALSE(dynamic.at("in.weight").input.has_value());
-  EXPECT_EQ(quantized_parameters(module, reading.readers, QuantizeScheme::weights).size(), 6u);
+  const auto alone = quantized_parameters(module, reading.readers, QuantizeScheme::weights);
+  EXPECT_EQ(alone.size(), 6u);
+  for (const auto& [name, of] : alone) EXPECT_TRUE(of.is_weight_alone) << name;
+  for (const auto* others : {&fixed, &dynamic}) {
+    for (const auto& [name, of] : *others) EXPECT_FALSE(of.is_weight_alone) << name;
+  }
   EXPECT_TRUE(quantized_parameters(module, reading.readers, QuantizeScheme::none).empty());
 
   inputs.erase("conv.weight");

@@ -66,10 +66,7 @@ void check_parameter(const QuantizedParameter& of, const at::Tensor* parameter,
     throw InputError(fmt::format(
         "[quantize] {} is no parameter of the model; give the model that was quantised", name));
   }
-  if (numbers == ReplacedNumbers::there && is_replaced(*parameter)) {
-    throw InputError(fmt::format(
-        "[quantize] {} has an 8-bit weight already; quantise the model that was trained", name));
-  }
+  if (numbers == ReplacedNumbers::there) refuse_replaced(*parameter, name);
   const auto dtype = parameter->scalar_type();
   if (!parameter->device().is_cpu() || (dtype != at::kFloat && dtype != at::kBFloat16)) {
     throw InputError(fmt::format(

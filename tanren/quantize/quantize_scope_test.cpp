@@ -4,7 +4,9 @@
 #include "tanren/base/testing.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/ops/quantized_convolution.h"
+#include "tanren/quantize/calibration.h"
 #include "tanren/quantize/quantized_task.h"
+#include "tanren/quantize/readers.h"
 #include "tanren/quantize/replaced.h"
 
 #include <ATen/ATen.h>
@@ -426,10 +428,17 @@ TEST(QuantizedTask, refuses_a_second_quantisation_of_a_parameter) {
   TANREN_EXPECT_CONTAINS(error_of<InputError>([&] { quantized(once, parameters); }),
                          "first has an 8-bit weight already");
   EXPECT_FALSE(is_replaced(net->second)) << "before anything is replaced";
+  const Batch batch = inputs_of(at::ones({2, 20}));
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] { (void)find_readers(once, batch); }),
+                         "first has an 8-bit weight already");
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] {
+                           (void)quantized_parameters(*net, {{"first", WeightReader::linear}},
+                                                      QuantizeScheme::dynamic);
+                         }),
+                         "first has an 8-bit weight already");
   // Its numbers are there again, and the task still answers for it.
   net->first.set_data(weight);
   const Task twice = quantized(once, parameters);
-  const Batch batch = inputs_of(at::ones({2, 20}));
   TANREN_EXPECT_CONTAINS(error_of<Error>([&] { (void)twice.predict(batch); }),
                          "first has an 8-bit weight already");
 }

@@ -7,6 +7,7 @@
 #include "tanren/dry/dry_batch.h"
 #include "tanren/dry/dry_observer.h"
 #include "tanren/dry/dry_scope.h"
+#include "tanren/quantize/replaced.h"
 #include "tanren/quantize/weight_read.h"
 
 #include <ATen/core/grad_mode.h>
@@ -230,6 +231,9 @@ ParameterReaders judged(const std::string& own, const at::Tensor& parameter, con
 }  // namespace
 
 std::vector<ParameterReaders> find_readers(const Task& task, const Batch& batch) {
+  for (const auto& item : task.module->named_parameters()) {
+    refuse_replaced(item.value(), item.key());
+  }
   Notebook notebook(*task.module);
   OtherReads others(notebook);
   {

@@ -27,7 +27,7 @@ struct ParameterReaders {
 // Every parameter by every name that it has, in the module's order. `batch` gives the fields, their
 // shapes and dtypes. Runs predict and predict_rows, or without both the forward of each phase, in
 // eval mode without gradients; flags are restored. An Error if that cannot run without the values
-// of tensors. The task is not a quantised one.
+// of tensors. An InputError if a parameter is 8-bit already.
 std::vector<ParameterReaders> find_readers(const Task& task, const Batch& batch);
 
 }  // namespace tanren

@@ -1,5 +1,6 @@
 #include "tanren/quantize/replaced.h"
 
+#include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 
 #include <ATen/ATen.h>
@@ -27,6 +28,12 @@ void replace_by_nan(at::Tensor parameter) {
 
 bool is_replaced(const at::Tensor& parameter) {
   return parameter.dim() > 0 && parameter.size(0) > 1 && parameter.stride(0) == 0;
+}
+
+void refuse_replaced(const at::Tensor& parameter, const std::string& name) {
+  if (!is_replaced(parameter)) return;
+  throw InputError("[quantize] " + name +
+                   " has an 8-bit weight already; quantise the model that was trained");
 }
 
 void lay_replaced_channels_last(at::Tensor parameter) {

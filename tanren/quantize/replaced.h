@@ -7,6 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
 namespace tanren {
 
 // Of parameters that become 8-bit: whether they still have their numbers, or what reads a file has
@@ -21,6 +23,9 @@ void replace_by_nan(at::Tensor parameter);
 
 // False for a parameter whose dim 0 has size 1: there a row is everything.
 bool is_replaced(const at::Tensor& parameter);
+
+// InputError, with the parameter's `name`, if it is replaced: it cannot be quantised again.
+void refuse_replaced(const at::Tensor& parameter, const std::string& name);
 
 // A replaced parameter [out, in, height, width] in channels-last, still one row.
 void lay_replaced_channels_last(at::Tensor parameter);
