@@ -33,11 +33,11 @@ int64_t tokens_of(const GlobalBatch& batch) {
 
 Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
                      const std::function<void(const char*, at::Device)>& stage) {
-  refuse_quantized_training(config);
   Prepared prepared = prepare(without_stages(config, registry), registry, /*has_weights=*/false, "",
                               {.datasets = std::move(datasets)});
   fit(prepared);
   if (stage) stage("weights loaded", at::Device(prepared.plan.device.device));
+  make_task_ = std::move(prepared.fit.make_task);
   config_ = std::move(prepared.config);
   datasets_ = std::move(prepared.datasets);
   parts_ = build_parts(prepared.plan, /*stop=*/nullptr, registry.accelerators);
