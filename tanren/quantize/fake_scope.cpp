@@ -2,6 +2,7 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/eval_mode_scope.h"
+#include "tanren/base/random.h"
 #include "tanren/dry/dry_batch.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/ops/convolution.h"
@@ -276,6 +277,7 @@ std::map<std::string, int64_t> input_elements(const Task& task, const WeightRead
   std::map<std::string, int64_t> most;
   const DryScope dry(nullptr, kRealInFakes);
   const OperatorListenerScope heard(counts);
+  const RandomScope random(/*seed=*/0, /*attempt=*/0, batch.ids);
   for (const PhaseSpec& phase : task.phases) {
     (void)phase.forward(without_memory(batch));
     counts->take(batch.size(), most);

@@ -188,8 +188,8 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
     if (prepared.quantization) {
       RunConfig answers = prepared.config;
       if (answers.precision.mode == "fp64") answers.precision.mode = "fp32";
-      export_quantized(state, parts, shared.folder->path(), described(answers),
-                       *prepared.quantization);
+      output.quantized = export_quantized(state, parts, shared.folder->path(), described(answers),
+                                          *prepared.quantization);
     }
     output.summary.weights = output.exported->file.filename().string();
   }
@@ -283,7 +283,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   agree_on_limit(prepared, *ranks);
   const Fitted fitted = fit(prepared);
   if (prepared.quantization && !checkpoint && !source) {
-    begin_quantized(prepared.plain, *prepared.quantization, prepared.plan.quantize, train);
+    begin_quantized(prepared.plain, *prepared.quantization, prepared.plan, train);
   }
   prepared.plain = {};
   if (ranks->world_size() > 1) {

@@ -9,6 +9,7 @@
 #include "tanren/quantize/fold.h"
 #include "tanren/train/step_error.h"
 
+#include <ATen/Parallel.h>
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
@@ -91,16 +92,21 @@ PlanLine quantization_line(const FakeQuantization& how) {
           Source::planned, reason};
 }
 
-void begin_quantized(const Task& plain, const FakeQuantization& how, const QuantizePlan& plan,
+void begin_quantized(const Task& plain, const FakeQuantization& how, const Plan& plan,
                      const Dataset& train) {
+  const int threads = at::get_num_threads();
+  const auto restore = c10::make_scope_exit([threads] { at::set_num_threads(threads); });
+  const int64_t all = plan.device.threads * plan.parallel.thread_ranks();
+  if (all > 0) at::set_num_threads(static_cast<int>(all));
   without_draws([&] {
     if (how.num_norms > 0) fold_batch_norms(plain, first_samples(train));
     if (how.scheme != QuantizeScheme::calibrated) return;
-    Calibration calibration(plain, how.readers(), plan.range);
-    for (int64_t begin = 0; begin < plan.samples; begin += kMeasuredAtOnce) {
+    const int64_t samples = plan.quantize.samples;
+    Calibration calibration(plain, how.readers(), plan.quantize.range);
+    for (int64_t begin = 0; begin < samples; begin += kMeasuredAtOnce) {
       std::vector<int64_t> indices;
-      const int64_t end = std::min(begin + kMeasuredAtOnce, plan.samples);
-      for (int64_t i = begin; i < end; ++i) indices.push_back(i * train.size() / plan.samples);
+      const int64_t end = std::min(begin + kMeasuredAtOnce, samples);
+      for (int64_t i = begin; i < end; ++i) indices.push_back(i * train.size() / samples);
       calibration.predict(collated(train, indices).batch);
     }
     set_input_scales(*plain.module, how, calibration.inputs());

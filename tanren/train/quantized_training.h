@@ -20,10 +20,11 @@ FakeQuantization find_quantization(const Task& task, const QuantizeOptions& opti
 PlanLine quantization_line(const FakeQuantization& how);
 
 // Folds batch norms into convolutions and, if the scheme is static, sets the scales of inputs from
-// plan.samples of the training data, evenly spread over it: the same for any number of ranks.
-// `plain` is the task as it was before fake_quantized, on the CPU in fp32, whose module that has
-// got its scales. Draws nothing. Errors as fold_batch_norms and Calibration.
-void begin_quantized(const Task& plain, const FakeQuantization& how, const QuantizePlan& plan,
+// plan.quantize.samples of the training data, evenly spread over it: the same ones for any number
+// of ranks. `plain` is the task as it was before fake_quantized gave its module the scales, on the
+// CPU in fp32. Runs on the threads of all ranks of this process. Draws nothing. Errors as
+// fold_batch_norms and Calibration.
+void begin_quantized(const Task& plain, const FakeQuantization& how, const Plan& plan,
                      const Dataset& train);
 
 }  // namespace tanren
