@@ -154,6 +154,7 @@ QuantizedParameters learned_parameters(const TensorMap& tensors, const FakeQuant
     const at::Tensor own = weight.scalar_type() == at::kDouble ? weight.to(at::kFloat) : weight;
     QuantizedParameter& parameter = parameters[layer.name];
     parameter.reader = layer.reader;
+    parameter.is_weight_alone = how.scheme == QuantizeScheme::weights;
     const bool is_turned = layer.reader == WeightReader::projection;
     parameter.weight = quantize_weight(is_turned ? own.t() : own, layer.name);
     if (!has_input_scale(how.scheme, layer.reader)) continue;
