@@ -4,6 +4,7 @@
 #include "tanren/base/seconds.h"
 #include "tanren/train/device.h"
 #include "tanren/train/explained.h"
+#include "tanren/train/quantized_training.h"
 #include "tanren/train/train_loop.h"
 
 #include <ATen/DeviceAccelerator.h>
@@ -36,6 +37,10 @@ Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets
   Prepared prepared = prepare(without_stages(config, registry), registry, /*has_weights=*/false, "",
                               {.datasets = std::move(datasets)});
   fit(prepared);
+  if (prepared.quantization) {
+    begin_quantized(prepared.plain, *prepared.quantization, prepared.plan,
+                    *prepared.datasets.train);
+  }
   if (stage) stage("weights loaded", at::Device(prepared.plan.device.device));
   make_task_ = std::move(prepared.fit.make_task);
   config_ = std::move(prepared.config);

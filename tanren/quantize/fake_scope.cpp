@@ -160,7 +160,7 @@ class FakeLayers::Answering final : public OperatorListener {
   Answer linear(const at::Tensor& input, const at::Tensor& weight, const Bias& bias) override {
     const Layer* const of = find(weight);
     if (of == nullptr || !reads(*of, read_by_linear(input, weight, bias, of->parameter))) return {};
-    return at::linear(rounded(*of, input), fake_quantize_weight(weight), bias);
+    return at::linear(rounded(*of, input), rounded_weight(*of, weight), bias);
   }
   Answer addmm(const at::Tensor& added, const at::Tensor& left, const at::Tensor& right,
                const at::Scalar& beta, const at::Scalar& alpha) override {
@@ -169,12 +169,12 @@ class FakeLayers::Answering final : public OperatorListener {
         !reads(*of, read_by_addmm(added, left, right, beta, alpha, of->parameter))) {
       return {};
     }
-    return at::addmm(added, rounded(*of, left), rounded_factor(right));
+    return at::addmm(added, rounded(*of, left), rounded_weight(*of, right.t()).t());
   }
   Answer matmul(const at::Tensor& left, const at::Tensor& right) override {
     const Layer* const of = find(right);
     if (of == nullptr || !reads(*of, read_by_matmul(left, right, of->parameter))) return {};
-    return at::matmul(rounded(*of, left), rounded_factor(right));
+    return at::matmul(rounded(*of, left), rounded_weight(*of, right.t()).t());
   }
   Answer conv2d(const at::Tensor& input, const at::Tensor& weight, const Bias& bias,
                 const Convolution& how) override {
@@ -182,7 +182,7 @@ class FakeLayers::Answering final : public OperatorListener {
     if (of == nullptr || !reads(*of, read_by_conv2d(input, weight, bias, how, of->parameter))) {
       return {};
     }
-    return convolution(rounded(*of, input), fake_quantize_weight(weight),
+    return convolution(rounded(*of, input), rounded_weight(*of, weight),
                        bias.value_or(at::Tensor()), how.stride.front(), how.padding.front());
   }
   // The rows that are asked for are rounded: each has its own scale.
@@ -204,9 +204,15 @@ class FakeLayers::Answering final : public OperatorListener {
   }
   static bool reads(const Layer& of, const WeightRead& read) { return read.reader == of.reader; }
 
-  // A factor [in, out], whose outputs have a scale each.
-  static at::Tensor rounded_factor(const at::Tensor& right) {
-    return fake_quantize_weight(right.t()).t();
+  // `weight` [out, …]. The last one is kept for the next call: a loss reads its large head in parts.
+  at::Tensor rounded_weight(const Layer& of, const at::Tensor& weight) {
+    const bool differentiates = at::GradMode::is_enabled() && weight.requires_grad();
+    const auto version = static_cast<int64_t>(of.parameter._version());
+    // The end of a recomputed block may have cut it off from its graph.
+    const bool is_kept = last_.of == &of && last_.version == version &&
+                         last_.rounded.requires_grad() == differentiates;
+    if (!is_kept) last_ = {&of, version, fake_quantize_weight(weight)};
+    return last_.rounded;
   }
   // As quantized_linear rounds rows: symmetric, with the scale of a weight's channel.
   static at::Tensor rounded_rows(const at::Tensor& x) {
@@ -222,8 +228,15 @@ class FakeLayers::Answering final : public OperatorListener {
                          {.low = 0, .high = 255, .zero_point = of.zero()}, of.input_elements);
   }
 
+  struct Last {
+    const Layer* of = nullptr;
+    int64_t version = 0;
+    at::Tensor rounded = {};
+  };
+
   std::shared_ptr<const FakeLayers> layers_;
   ByPlace<const Layer*> by_place_;
+  Last last_;
 };
 
 FakeLayers::FakeLayers(const torch::nn::Module& module, const FakeQuantization& how)

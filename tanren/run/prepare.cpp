@@ -113,9 +113,13 @@ void refuse_beyond_host(const ModelProfile& facts) {
 // Checks the sizes first: a model that fits no memory is refused before any of it is allocated. If
 // the training state is far below the limit, the full check is skipped. A user's own factory is not
 // called dry before it has made the real model, because it may keep what it made.
-void refuse_too_large(const RunConfig& config, const Registry& registry, const Machine& machine,
+void refuse_too_large(RunConfig config, const Registry& registry, const Machine& machine,
                       const Datasets& datasets) {
   if (!registry.models.is_of_the_zoo(config.model.kind)) return;
+  if (config.quantize.scheme == "static") {  // groups may be of scales that are not known yet
+    config.optimizer.groups.clear();
+    for (auto& [name, objective] : config.objectives) objective.optimizer.groups.clear();
+  }
   ModelProfile facts;
   try {
     const DryScope dry;
