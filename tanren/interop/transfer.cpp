@@ -7,8 +7,8 @@
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/interop/pix2pixhd_folder.h"
 #include "tanren/interop/quantized_tensors.h"
-#include "tanren/quantize/fake_quantization.h"
 #include "tanren/model/supervised.h"
+#include "tanren/quantize/fake_quantization.h"
 #include "tanren/train/build.h"
 
 #include <ATen/core/Tensor.h>

@@ -28,8 +28,7 @@ constexpr int64_t kWords = 6, kWidth = 8;
 
 // Words → rows → a projection [in, out] → torch's linear → a table of positions, read by narrow.
 struct FakedModel : torch::nn::Module {
-  torch::nn::Embedding words{
-      torch::nn::EmbeddingOptions(kWords, kWidth).padding_idx(0)};
+  torch::nn::Embedding words{torch::nn::EmbeddingOptions(kWords, kWidth).padding_idx(0)};
   torch::nn::Linear head{kWidth, 3};
   at::Tensor kernel, positions;
 
@@ -53,9 +52,8 @@ Task task_of(const std::shared_ptr<Model>& model) {
     const at::Tensor y = model->forward(batch["inputs"]);
     return Prediction{{{"loss", y.square().sum()}}, y, batch["inputs"]};
   };
-  task.phases = {PhaseSpec{.forward = [forward](const Batch& batch) {
-    return forward(batch).terms;
-  }}};
+  task.phases = {
+      PhaseSpec{.forward = [forward](const Batch& batch) { return forward(batch).terms; }}};
   task.predict = forward;
   return task;
 }
@@ -82,7 +80,8 @@ InputScales known_scales() {
 TEST(FakeQuantization, finds_weights_with_the_elements_that_a_sample_brings) {
   const Task task = task_of(std::make_shared<FakedModel>());
   for (const int64_t samples : {1, 2}) {
-    const auto how = find_fake_quantization(task, some_words(samples), QuantizeScheme::calibrated, {});
+    const auto how =
+        find_fake_quantization(task, some_words(samples), QuantizeScheme::calibrated, {});
     ASSERT_EQ(how.layers.size(), 3u);
     EXPECT_EQ(layer_named(how, "words.weight").reader, WeightReader::embedding);
     EXPECT_EQ(layer_named(how, "kernel").reader, WeightReader::projection);
@@ -113,10 +112,9 @@ TEST(FakeQuantization, answers_with_rounded_weights_and_inputs_and_gradients_for
   const at::Tensor of_head = own(named["head.input_scale"]);
   const at::Tensor rows = at::embedding(fake_quantize_weight(own_words), tokens, 0) +
                           model->positions.detach().narrow(0, 0, 4);
-  const at::Tensor hidden =
-      at::matmul(fake_quantize(rows, of_kernel, {0, 255, 120}, 4 * kWidth),
-                 fake_quantize_weight(own_kernel.t()).t())
-          .relu();
+  const at::Tensor hidden = at::matmul(fake_quantize(rows, of_kernel, {0, 255, 120}, 4 * kWidth),
+                                       fake_quantize_weight(own_kernel.t()).t())
+                                .relu();
   const at::Tensor y = at::linear(fake_quantize(hidden, of_head, {0, 255, 0}, 4 * kWidth),
                                   fake_quantize_weight(own_head), model->head->bias.detach());
   y.square().sum().backward();

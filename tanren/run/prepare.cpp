@@ -212,7 +212,8 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   if (config.parallel.pipeline > 1) {
     facts.blocks = blocks_of(config, registry, machine, facts, *prepared.datasets.train);
   }
-  const auto plan_of = [machine, facts, quantization = prepared.quantization, classes = classes_line(*prepared.datasets.train),
+  const auto plan_of = [machine, facts, quantization = prepared.quantization,
+                        classes = classes_line(*prepared.datasets.train),
                         odd = odd_dtypes(*prepared.task.module),
                         optimizer_lines = prepared.optimizer
                                               ? prepared.optimizer->lines
@@ -230,9 +231,9 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
     return plan;
   };
   prepared.plan = plan_of(config);
-  prepared.fit = fit_input(config, registry, plan_of, prepared.datasets, facts,
-                           standing_bytes(prepared.task.module.get(), prepared.plan),
-                           prepared.quantization);
+  prepared.fit =
+      fit_input(config, registry, plan_of, prepared.datasets, facts,
+                standing_bytes(prepared.task.module.get(), prepared.plan), prepared.quantization);
   prepared.config = std::move(config);
   cut_by_plan(prepared);
   return prepared;

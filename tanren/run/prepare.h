@@ -27,8 +27,8 @@ struct Prepared {
   std::vector<StagePlan> stages;            // of parallel.pipeline, for replica 0 of 1; empty: none
   // Of quantize.scheme, which the task is wrapped by; none: it is as it was built.
   std::shared_ptr<const FakeQuantization> quantization;
-  Task plain = {};                          // the task before it was wrapped, for begin_quantized
-  FitInput fit;                             // for fit()
+  Task plain = {};  // the task before it was wrapped, for begin_quantized
+  FitInput fit;     // for fit()
 };
 
 // What stands in the place of a part of the preparation.

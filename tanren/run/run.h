@@ -56,7 +56,7 @@ struct RunOutput {
   std::optional<Exported> exported;  // of a finished run, on rank 0
   // Its 8-bit model, if the training was quantisation-aware; empty: none.
   std::filesystem::path quantized = {};
-  bool is_first = true;              // this process is rank 0, or contains it
+  bool is_first = true;  // this process is rank 0, or contains it
 };
 
 // Trains. A launcher's processes all call it; only rank 0 has the run folder and the sinks. Errors

@@ -70,12 +70,14 @@ PlanLine quantization_line(const FakeQuantization& how) {
   for (const auto& [reader, count] : counts) {
     readers.push_back(fmt::format("{} {}", to_text(count), name(reader)));
   }
-  std::string reason = "read by " + join(readers) + "; rounded as the 8-bit model's in each forward";
+  std::string reason =
+      "read by " + join(readers) + "; rounded as the 8-bit model's in each forward";
   if (how.scheme == QuantizeScheme::calibrated) reason += ", scales of inputs are trained";
   if (how.num_norms > 0) {
-    reason += fmt::format("; {} batch norms are folded where a convolution is before them, and in "
-                          "eval mode",
-                          to_text(how.num_norms));
+    reason += fmt::format(
+        "; {} batch norms are folded where a convolution is before them, and in "
+        "eval mode",
+        to_text(how.num_norms));
   }
   if (!how.kept.empty()) {
     std::vector<std::string> kept;

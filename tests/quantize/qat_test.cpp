@@ -215,8 +215,8 @@ TEST_F(QatPrediction, is_what_the_step_takes) {
     for (const bool recomputes : {false, true}) {
       if (recomputes) config.memory.recompute = {"*"};
       const StepPeaks peaks = step_peaks(config, task);
-      EXPECT_LE(std::abs(peaks.error()), 0.03) << kind << " " << recomputes << ": "
-                                               << peaks.predicted << ", " << peaks.measured;
+      EXPECT_LE(std::abs(peaks.error()), 0.03)
+          << kind << " " << recomputes << ": " << peaks.predicted << ", " << peaks.measured;
       EXPECT_TRUE(recomputes || peaks.predicted > plain.predicted) << kind;
     }
   }
@@ -375,9 +375,8 @@ TEST_F(QatRun, wraps_nothing_without_a_scheme_and_says_what_it_wraps_with_one) {
   TANREN_EXPECT_CONTAINS(told, "convolution");
   TANREN_EXPECT_CONTAINS(told, "head.weight (quantize.keep names it) stays");
   config.quantize.keep = {"*"};
-  TANREN_EXPECT_CONTAINS(
-      error_of<ConfigError>([&] { (void)prepare(config, registry, false, ""); }),
-      "no weight of the model can become 8-bit");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { (void)prepare(config, registry, false, ""); }),
+                         "no weight of the model can become 8-bit");
 }
 
 }  // namespace
