@@ -188,6 +188,9 @@ void print_end(const RunOutput& output, const Named& named, const std::string& a
     std::cout << ", " << seconds_text(summary.wall_seconds) << "\n";
     if (!summary.reason.empty()) std::cout << "ended early: " << summary.reason << "\n";
     if (output.exported) std::cout << weights_text(*output.exported, summary) << "\n";
+    if (!output.quantized.empty()) {
+      std::cout << "8-bit model: " << output.quantized.string() << "\n";
+    }
     std::cout << "run folder: " << folder << "\n"
               << "next: ";
     if (has_evaluation(named.config.data)) {

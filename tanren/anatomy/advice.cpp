@@ -115,7 +115,7 @@ std::vector<Variant> variants_of(const BaseRun& base) {
 }
 
 // The peak memory of a step of `run`, above `before`; predicted if no gauge counts on the device.
-std::pair<int64_t, bool> peak_of(Rehearsal& run, const Registry& registry, int64_t before) {
+std::pair<int64_t, bool> peak_of(Rehearsal& run, int64_t before) {
   MemoryGauge gauge(run.parts().device);
   if (gauge.counts()) {
     gauge.restart();
@@ -123,7 +123,7 @@ std::pair<int64_t, bool> peak_of(Rehearsal& run, const Registry& registry, int64
     return {gauge.peak() - before, true};
   }
   run.step();
-  const auto make = [&] { return build_task(run.config(), registry.models, run.dataset()); };
+  const auto make = [&] { return run.make_task(); };
   return {StepPredictor(make, run.dataset()).step(run.plan()).peak_bytes, false};
 }
 
@@ -139,7 +139,7 @@ std::optional<Advice> measure(const Variant& variant, const RunConfig& asked,
   const int64_t planned = run.plan().batch.microbatch;
   run.step();
   Advice advice{.change = variant.change, .note = variant.note};
-  std::tie(advice.peak, advice.peak_measured) = peak_of(run, registry, before);
+  std::tie(advice.peak, advice.peak_measured) = peak_of(run, before);
   advice.alternating = base.rehearsal != nullptr;
   const double step = median(base.seconds);
   const auto steps =

@@ -151,10 +151,9 @@ void measure_operators(Rehearsal& run, Anatomy& anatomy) {
   anatomy.operators = recorder.recording();
 }
 
-void predict(const Rehearsal& run, const Registry& registry, Anatomy& anatomy) {
+void predict(const Rehearsal& run, Anatomy& anatomy) {
   try {
-    const StepPredictor predictor(
-        [&] { return build_task(run.config(), registry.models, run.dataset()); }, run.dataset());
+    const StepPredictor predictor([&] { return run.make_task(); }, run.dataset());
     const MemoryPrediction predicted = predictor.step(run.plan());
     anatomy.predicted = PredictedMemory{predicted.peak_bytes, predicted.at_peak};
   } catch (const std::exception& error) {  // a model that needs values
@@ -163,7 +162,7 @@ void predict(const Rehearsal& run, const Registry& registry, Anatomy& anatomy) {
 }
 
 // A model that cannot be run dry has no cuts, nor has one of several objectives.
-void measure_cuts(const Rehearsal& run, const Registry& registry, Anatomy& anatomy) {
+void measure_cuts(const Rehearsal& run, Anatomy& anatomy) {
   const auto& phases = run.state().phases;
   if (phases.size() > 1 || phases.front().objectives.size() > 1) {
     anatomy.not_cut = "the run has several objectives";
@@ -175,7 +174,7 @@ void measure_cuts(const Rehearsal& run, const Registry& registry, Anatomy& anato
   if (run.dataset().size() > 1) indices.push_back(1);
   try {
     const Batch batch = collated(run.dataset(), indices).batch;
-    const auto make_task = [&] { return build_task(run.config(), registry.models, run.dataset()); };
+    const auto make_task = [&] { return run.make_task(); };
     anatomy.cuts = measured_cuts(block_profile(run.plan(), make_task, batch), anatomy.operators);
     if (anatomy.cuts.empty()) anatomy.not_cut = "too few blocks end where another can begin";
   } catch (const std::exception& error) {
@@ -220,8 +219,8 @@ Anatomy dissect(const RunConfig& config, const Registry& registry, bool advises)
   anatomy.machine = measure_speed(device, dtype_of(run.plan().precision.mode), finish);
   anatomy.classes = class_rows(anatomy.operators, anatomy.times,
                                update_work(anatomy.memory, anatomy.subject, run.state()));
-  measure_cuts(run, registry, anatomy);
-  predict(run, registry, anatomy);
+  measure_cuts(run, anatomy);
+  predict(run, anatomy);
   if (!advises) return anatomy;
   base.peak = anatomy.memory.peak_bytes;
   base.loader_share = anatomy.times.loader / anatomy.times.total();

@@ -4,6 +4,7 @@
 #include "tanren/base/seconds.h"
 #include "tanren/train/device.h"
 #include "tanren/train/explained.h"
+#include "tanren/train/quantized_training.h"
 #include "tanren/train/train_loop.h"
 
 #include <ATen/DeviceAccelerator.h>
@@ -33,11 +34,15 @@ int64_t tokens_of(const GlobalBatch& batch) {
 
 Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
                      const std::function<void(const char*, at::Device)>& stage) {
-  refuse_quantized_training(config);
   Prepared prepared = prepare(without_stages(config, registry), registry, /*has_weights=*/false, "",
                               {.datasets = std::move(datasets)});
   fit(prepared);
+  if (prepared.quantization) {
+    begin_quantized(prepared.plain, *prepared.quantization, prepared.plan,
+                    *prepared.datasets.train);
+  }
   if (stage) stage("weights loaded", at::Device(prepared.plan.device.device));
+  make_task_ = std::move(prepared.fit.make_task);
   config_ = std::move(prepared.config);
   datasets_ = std::move(prepared.datasets);
   parts_ = build_parts(prepared.plan, /*stop=*/nullptr, registry.accelerators);

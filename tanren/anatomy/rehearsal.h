@@ -40,13 +40,15 @@ class Rehearsal {
   const Plan& plan() const { return parts_.plan; }
   const Parts& parts() const { return parts_; }
   const RunState& state() const { return state_; }
-  const RunConfig& config() const { return config_; }  // as prepared
+  const RunConfig& config() const { return config_; }     // as prepared
+  Task make_task() const { return make_task_(config_); }  // another one, newly made
   const Dataset& dataset() const { return *datasets_.train; }
   int64_t tokens() const { return tokens_; }  // of the last step; 0: no sequences
 
  private:
   RunConfig config_;
   Datasets datasets_;
+  std::function<Task(const RunConfig&)> make_task_;
   Parts parts_;
   std::optional<ShortWaits> waits_;
   RunState state_;

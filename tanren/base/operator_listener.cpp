@@ -66,11 +66,17 @@ at::Tensor conv2d(c10::DispatchKeySet keys, const at::Tensor& input, const at::T
 
 at::Tensor embedding(c10::DispatchKeySet keys, const at::Tensor& weight, const at::Tensor& indices,
                      c10::SymInt padding_idx, bool scale_grad_by_freq, bool sparse) {
-  return answered([&](OperatorListener& own) { return own.embedding(weight, indices); },
-                  [&] {
-                    return at::_ops::embedding::redispatch(below_hook(keys), weight, indices,
-                                                           padding_idx, scale_grad_by_freq, sparse);
-                  });
+  return answered(
+      [&](OperatorListener& own) {
+        return own.trained_embedding(weight, indices,
+                                     {.padding_index = padding_idx.expect_int(),
+                                      .by_frequency = scale_grad_by_freq,
+                                      .sparse = sparse});
+      },
+      [&] {
+        return at::_ops::embedding::redispatch(below_hook(keys), weight, indices, padding_idx,
+                                               scale_grad_by_freq, sparse);
+      });
 }
 
 // Not before the first scope: until then the operators fall through the hook.
@@ -112,6 +118,11 @@ Answer OperatorListener::conv2d(const at::Tensor&, const at::Tensor&, const Bias
 }
 
 Answer OperatorListener::embedding(const at::Tensor&, const at::Tensor&) { return {}; }
+
+Answer OperatorListener::trained_embedding(const at::Tensor& weight, const at::Tensor& indices,
+                                           const Embedding&) {
+  return embedding(weight, indices);
+}
 
 OperatorListenerScope::OperatorListenerScope(std::shared_ptr<OperatorListener> listener)
     : listener_(std::move(listener)), outer_(innermost_listener) {

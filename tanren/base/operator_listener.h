@@ -28,6 +28,12 @@ class OperatorListener {
     int64_t groups = 1;
   };
 
+  // Of at::embedding, what says which gradient its weight gets.
+  struct Embedding {
+    int64_t padding_index = -1;
+    bool by_frequency = false, sparse = false;
+  };
+
   virtual ~OperatorListener() = default;
 
   // What a listener calls while it answers is not heard by it.
@@ -39,6 +45,9 @@ class OperatorListener {
   virtual Answer conv2d(const at::Tensor& input, const at::Tensor& weight, const Bias& bias,
                         const Convolution& how);
   virtual Answer embedding(const at::Tensor& weight, const at::Tensor& indices);
+  // The same, for listeners whose answer has a gradient; as it is, it asks the one above.
+  virtual Answer trained_embedding(const at::Tensor& weight, const at::Tensor& indices,
+                                   const Embedding& how);
 };
 
 class OperatorListenerScope {

@@ -81,6 +81,14 @@ Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) 
   return weights_of(run, wants_average);
 }
 
+Metadata told_of(const Weights& weights, const RunState& run, Metadata description) {
+  description["format"] = "pt";
+  description["step"] = to_text(weights.step);
+  description["run_step"] = to_text(run.step());
+  description["weights"] = weights.averaged ? "averaged" : "raw";
+  return description;
+}
+
 // Creates a second name for the same bytes. False if the file system has no such names; then the
 // caller writes a copy.
 bool link(const fs::path& file, const fs::path& name) {
@@ -125,16 +133,34 @@ void check_floating(const TensorMap& tensors, const QuantizeNote& note) {
 Exported export_weights(const RunState& run, const Parts& parts, const fs::path& folder,
                         const Metadata& description) {
   const Weights weights = chosen(run, parts, folder);
-  Metadata metadata = description;
-  metadata["format"] = "pt";
-  metadata["step"] = to_text(weights.step);
-  metadata["run_step"] = to_text(run.step());
-  metadata["weights"] = weights.averaged ? "averaged" : "raw";
-  write_whole_model(folder / kWholeFile, weights.tensors, metadata);
+  const TensorMap tensors = without_input_scales(weights.tensors);
+  const Metadata metadata = told_of(weights, run, description);
+  write_whole_model(folder / kWholeFile, tensors, metadata);
   if (!link(folder / kWholeFile, folder / kFile)) {
-    write_whole_model(folder / kFile, weights.tensors, metadata);
+    write_whole_model(folder / kFile, tensors, metadata);
   }
   return {folder / kFile, weights.step, weights.averaged};
+}
+
+fs::path export_quantized(const RunState& run, const Parts& parts, const fs::path& folder,
+                          const Metadata& description, const FakeQuantization& how) {
+  const Weights weights = chosen(run, parts, folder);
+  TensorMap tensors;
+  for (const auto& [name, tensor] : without_input_scales(weights.tensors)) {
+    const bool is_wide = tensor.scalar_type() == at::kDouble;
+    tensors.set(name, is_wide ? tensor.to(at::kFloat) : tensor);
+  }
+  const QuantizePlan& plan = parts.plan.quantize;
+  QuantizeNote note{.scheme = name(how.scheme), .kept = how.kept};
+  if (how.scheme == QuantizeScheme::calibrated) {
+    note.range = name(plan.range);
+    note.samples = plan.samples;
+  }
+  fs::create_directories(folder / kQuantizedFolder);
+  fs::path file = folder / kQuantizedFolder / kWholeFile;
+  write_whole_model(file, tensors, told_of(weights, run, description),
+                    learned_parameters(weights.tensors, how), std::move(note));
+  return file;
 }
 
 void write_whole_model(const fs::path& file, const TensorMap& tensors, const Metadata& metadata,
@@ -153,7 +179,8 @@ void write_whole_model(const fs::path& file, const TensorMap& tensors, const Met
 
 SafetensorsFile checkpoint_weights(const fs::path& checkpoint, bool wants_average) {
   const Weights weights = weights_of(checkpoint, 0, wants_average);
-  return {weights.tensors, {{"weights", weights.averaged ? "averaged" : "raw"}}};
+  return {without_input_scales(weights.tensors),
+          {{"weights", weights.averaged ? "averaged" : "raw"}}};
 }
 
 TensorMap averages_in(const State& average) {

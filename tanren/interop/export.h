@@ -1,11 +1,13 @@
 // Exports a finished run's weights: one safetensors file in the run folder, under the module's
 // names. They are the weights of the best checkpoint if the run ranks checkpoints, else of the
 // run's end; averaged if the run evaluated averages. The metadata holds the model's description
-// (model_description.h). The file has two names. write_whole_model also writes 8-bit weights.
+// (model_description.h). The file has two names. write_whole_model also writes 8-bit weights. What a
+// quantisation-aware training has beside its weights is in none but its 8-bit model.
 #pragma once
 
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/quantize_note.h"
+#include "tanren/quantize/fake_quantization.h"
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
 
@@ -30,6 +32,15 @@ constexpr const char* kWholeFile = "model.tanren.safetensors";
 // there is none).
 Exported export_weights(const RunState& run, const Parts& parts,
                         const std::filesystem::path& folder, const Metadata& description);
+
+constexpr const char* kQuantizedFolder = "quantized";
+
+// The same weights of a quantisation-aware training as its 8-bit model, with the scales of inputs
+// that it learned: folder/quantized/model.tanren.safetensors. fp64 tensors become fp32. Returns the
+// file. InputError as learned_parameters (quantize/fake_quantization.h).
+std::filesystem::path export_quantized(const RunState& run, const Parts& parts,
+                                       const std::filesystem::path& folder,
+                                       const Metadata& description, const FakeQuantization& how);
 
 // Writes a whole model: its `tensors`, those of 16 bits as fp32, and its description in `metadata`
 // (describe_model; format, step and weights as export_weights has them). With `parameters` these

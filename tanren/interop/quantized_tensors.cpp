@@ -168,14 +168,6 @@ bool are_one(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
-QuantizedNames quantized_names(const std::string& parameter) {
-  constexpr std::string_view kWeight = "weight";
-  const bool is_weight = parameter == kWeight || parameter.ends_with(".weight");
-  const std::string start =
-      is_weight ? parameter.substr(0, parameter.size() - kWeight.size()) : parameter + "_";
-  return {parameter + "_scale", start + "input_scale", start + "input_zero_point"};
-}
-
 std::vector<int64_t> quantized_shape(at::IntArrayRef parameter, WeightReader reader) {
   std::vector<int64_t> shape = parameter.vec();
   if (reader == WeightReader::projection) std::reverse(shape.begin(), shape.end());

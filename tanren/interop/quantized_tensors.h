@@ -8,18 +8,13 @@
 #include "tanren/base/tensor_map.h"
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/interop/quantize_note.h"
+#include "tanren/quantize/quantized_names.h"
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
 namespace tanren {
-
-// The names of what lies beside a parameter.
-struct QuantizedNames {
-  std::string scale, input_scale, input_zero_point;
-};
-QuantizedNames quantized_names(const std::string& parameter);
 
 // The shape of the 8-bit values of a parameter of this shape: of a projection, turned.
 std::vector<int64_t> quantized_shape(at::IntArrayRef parameter, WeightReader reader);

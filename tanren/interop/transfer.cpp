@@ -8,6 +8,7 @@
 #include "tanren/interop/pix2pixhd_folder.h"
 #include "tanren/interop/quantized_tensors.h"
 #include "tanren/model/supervised.h"
+#include "tanren/quantize/fake_quantization.h"
 #include "tanren/train/build.h"
 
 #include <ATen/core/Tensor.h>
@@ -114,6 +115,8 @@ InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options
   }
   StateDict state = read_expanded(path).state;
   refuse_nameless_8_bits(module, state.tensors, options, path);
+  // What a quantisation-aware training has beside its weights, which another begins anew.
+  state.tensors = without_input_scales(state.tensors);
   return init_from_state(module, std::move(state), options, path, appended_heads(options));
 }
 

@@ -52,11 +52,13 @@ void check_parameter(const NamedParameter& parameter) {
 
 // Learning-rate scale and weight decay of one parameter, without its layer's factor.
 ParameterValues values_of(const OptimizerOptions& options, const NamedParameter& parameter) {
-  const bool decays = options.decay_norms_and_biases || parameter.tensor.dim() > 1;
+  const bool decays =
+      parameter.decays && (options.decay_norms_and_biases || parameter.tensor.dim() > 1);
   const double weight_decay = decays ? options.weight_decay.value_or(0) : 0.0;
   for (const GroupOptions& group : options.groups) {
     if (matches_any(group.parameters, parameter.name)) {
-      return {group.learning_rate_scale.value_or(1.0), group.weight_decay.value_or(weight_decay)};
+      const double own_decay = group.weight_decay.value_or(weight_decay);
+      return {group.learning_rate_scale.value_or(1.0), parameter.decays ? own_decay : 0.0};
     }
   }
   return {1.0, weight_decay};

@@ -26,6 +26,7 @@ struct NamedParameter {
   std::string whole_name = {};
   at::Tensor whole = {};
   int64_t begin = 0;
+  bool decays = true;  // false: without weight decay, whatever its group says
 
   const std::string& rule_name() const { return whole.defined() ? whole_name : name; }
   const at::Tensor& rule_tensor() const { return whole.defined() ? whole : tensor; }

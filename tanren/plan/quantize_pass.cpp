@@ -90,11 +90,11 @@ void plan_quantize(const Request& request, Plan& plan) {
   quantize.scheme = from_word<QuantizeScheme>(asked.scheme);
   if (quantize.scheme == QuantizeScheme::none) return;
   const Mode mode = plan.precision.mode;
-  if (mode != Mode::fp32 && mode != Mode::bf16) {
-    throw ConfigError(
-        fmt::format("[plan] quantize.scheme \"{}\" goes with fp32 and bf16, and precision.mode is "
-                    "{}; set it to one of them",
-                    asked.scheme, name(mode)));
+  if (mode == Mode::fp16) {
+    throw ConfigError(fmt::format(
+        "[plan] quantize.scheme \"{}\" trains in fp32, bf16 and fp64, and precision.mode is fp16; "
+        "set it to one of them",
+        asked.scheme));
   }
   const std::string kept = kept_text(asked.keep, request.profile);
   quantize.keep = asked.keep;

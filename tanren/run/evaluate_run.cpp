@@ -119,6 +119,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   const bool is_step = std::filesystem::is_directory(checkpoint);
   const auto folder = is_step ? checkpoint.parent_path().parent_path() : checkpoint.parent_path();
   RunConfig asked = config;
+  if (!is_step) asked.quantize = {};  // exported weights are those of the plain model
   asked.data.cache = token_cache_beside(folder).string();
   Prepared prepared = prepare(asked, registry, /*has_weights=*/true, folder, {}, /*trains=*/false);
   if (!prepared.datasets.eval) {

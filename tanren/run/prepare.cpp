@@ -20,6 +20,7 @@
 #include "tanren/run/start_files.h"
 #include "tanren/train/device.h"
 #include "tanren/train/model_dtype.h"
+#include "tanren/train/quantized_training.h"
 #include "tanren/train/step_error.h"
 
 #include <ATen/core/Tensor.h>
@@ -52,13 +53,16 @@ int64_t standing_bytes(const torch::nn::Module* module, const Plan& plan) {
 
 using MakePlan = std::function<Plan(const RunConfig&)>;
 
+// `quantization` may be null.
 FitInput fit_input(const RunConfig& config, const Registry& registry, MakePlan plan,
-                   const Datasets& datasets, const ModelProfile& facts, int64_t standing) {
+                   const Datasets& datasets, const ModelProfile& facts, int64_t standing,
+                   const std::shared_ptr<const FakeQuantization>& quantization = nullptr) {
   return {.config = config,
           .plan = std::move(plan),
           .make_task =
-              [&registry, train = datasets.train.get()](const RunConfig& other) {
-                return build_task(other, registry.models, *train);
+              [&registry, train = datasets.train.get(), quantization](const RunConfig& other) {
+                Task task = build_task(other, registry.models, *train);
+                return quantization ? fake_quantized(std::move(task), *quantization) : task;
               },
           .dataset = datasets.train.get(),
           .standing_bytes = standing,
@@ -109,9 +113,13 @@ void refuse_beyond_host(const ModelProfile& facts) {
 // Checks the sizes first: a model that fits no memory is refused before any of it is allocated. If
 // the training state is far below the limit, the full check is skipped. A user's own factory is not
 // called dry before it has made the real model, because it may keep what it made.
-void refuse_too_large(const RunConfig& config, const Registry& registry, const Machine& machine,
+void refuse_too_large(RunConfig config, const Registry& registry, const Machine& machine,
                       const Datasets& datasets) {
   if (!registry.models.is_of_the_zoo(config.model.kind)) return;
+  if (config.quantize.scheme == "static") {  // groups may be of scales that are not known yet
+    config.optimizer.groups.clear();
+    for (auto& [name, objective] : config.objectives) objective.optimizer.groups.clear();
+  }
   ModelProfile facts;
   try {
     const DryScope dry;
@@ -135,6 +143,15 @@ void refuse_too_large(const RunConfig& config, const Registry& registry, const M
       datasets, facts, standing_bytes(nullptr, plan)));
 }
 
+// Wraps the task, which has its weights if it begins with some.
+void quantize_training(const RunConfig& config, Prepared& prepared) {
+  if (config.quantize.scheme == "none") return;
+  prepared.quantization = std::make_shared<const FakeQuantization>(
+      find_quantization(prepared.task, config.quantize, *prepared.datasets.train));
+  prepared.plain = prepared.task;
+  prepared.task = fake_quantized(std::move(prepared.task), *prepared.quantization);
+}
+
 // What each stage holds by the plan's cut.
 void cut_by_plan(Prepared& prepared) {
   const auto& blocks = prepared.fit.blocks;
@@ -144,13 +161,6 @@ void cut_by_plan(Prepared& prepared) {
 }
 
 }  // namespace
-
-void refuse_quantized_training(const RunConfig& config) {
-  const std::string& scheme = config.quantize.scheme;
-  if (scheme == "none") return;
-  throw ConfigError("[run] quantize.scheme is \"" + scheme +
-                    "\", and training with 8-bit layers is not there yet; set it to none");
-}
 
 RunConfig without_stages(RunConfig config, const Registry& registry) {
   if (config.parallel.pipeline > 1 && config.parallel.ranks == "threads") {
@@ -191,21 +201,26 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   prepared.task = given.task ? given.task(config.model)
                              : build_task(config, registry.models, *prepared.datasets.train,
                                           has_weights && !trains);
-  ModelProfile facts = profile(prepared.task, prepared.datasets);
-  facts.initialised = initialise(prepared.task, source, has_weights);
-  if (config.parallel.pipeline > 1) {
-    facts.blocks = blocks_of(config, registry, machine, facts, *prepared.datasets.train);
-  }
+  const std::string initialised = initialise(prepared.task, source, has_weights);
   if (starts_from_torch(config) && !has_weights) {
     prepared.optimizer = read_optimizer_start(prepared.task, config);
   }
-  const auto plan_of = [machine, facts, classes = classes_line(*prepared.datasets.train),
+  quantize_training(config, prepared);
+  ModelProfile facts = profile(prepared.task, prepared.datasets);
+  facts.initialised = initialised;
+  if (prepared.quantization) facts.couples_samples = false;  // batch norms are in eval mode
+  if (config.parallel.pipeline > 1) {
+    facts.blocks = blocks_of(config, registry, machine, facts, *prepared.datasets.train);
+  }
+  const auto plan_of = [machine, facts, quantization = prepared.quantization,
+                        classes = classes_line(*prepared.datasets.train),
                         odd = odd_dtypes(*prepared.task.module),
                         optimizer_lines = prepared.optimizer
                                               ? prepared.optimizer->lines
                                               : std::vector<PlanLine>()](const RunConfig& other) {
     Plan plan = make_plan(other, machine, facts);
     if (classes) add_beside_model(plan, *classes);
+    if (quantization) plan.lines.push_back(quantization_line(*quantization));
     plan.lines.insert(plan.lines.end(), optimizer_lines.begin(), optimizer_lines.end());
     for (size_t i = 0; i < plan.objectives.size(); ++i) {
       const std::string own = "objectives." + plan.objectives[i].name + ".schedule.kind";
@@ -216,8 +231,9 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
     return plan;
   };
   prepared.plan = plan_of(config);
-  prepared.fit = fit_input(config, registry, plan_of, prepared.datasets, facts,
-                           standing_bytes(prepared.task.module.get(), prepared.plan));
+  prepared.fit =
+      fit_input(config, registry, plan_of, prepared.datasets, facts,
+                standing_bytes(prepared.task.module.get(), prepared.plan), prepared.quantization);
   prepared.config = std::move(config);
   cut_by_plan(prepared);
   return prepared;

@@ -4,12 +4,14 @@
 #include "tanren/comm/communicator.h"
 #include "tanren/forecast/fit_memory.h"
 #include "tanren/interop/torch_state.h"
+#include "tanren/quantize/fake_quantization.h"
 #include "tanren/train/build.h"
 #include "tanren/train/registry.h"
 #include "tanren/train/stage_plan.h"
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +25,10 @@ struct Prepared {
   Plan plan;
   std::optional<OptimizerStart> optimizer;  // of optimizer.init_from, unless a checkpoint follows
   std::vector<StagePlan> stages;            // of parallel.pipeline, for replica 0 of 1; empty: none
-  FitInput fit;                             // for fit()
+  // Of quantize.scheme, which the task is wrapped by; none: it is as it was built.
+  std::shared_ptr<const FakeQuantization> quantization;
+  Task plain = {};  // the task before it was wrapped, for begin_quantized
+  FitInput fit;     // for fit()
 };
 
 // What stands in the place of a part of the preparation.
@@ -39,9 +44,6 @@ struct Given {
 // (parallel.pipeline), since each rank gets the whole model.
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Given given = {}, bool trains = true);
-
-// ConfigError where quantize.scheme asks for a training that is not there yet.
-void refuse_quantized_training(const RunConfig& config);
 
 // The config of ranks that each have the whole model. With ranks in threads there are as many
 // replicas, of as many threads, as with stages.

@@ -33,6 +33,7 @@
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
+#include "tanren/train/quantized_training.h"
 #include "tanren/train/take_over.h"
 
 #include <chrono>
@@ -178,10 +179,18 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
     output.summary.predicted_peak_bytes = *peak + prepared.fit.standing_bytes;
   }
   if (output.loop.ending == Ending::finished) {
+    const Dataset& train = *prepared.datasets.train;
+    const auto described = [&](const RunConfig& config) {
+      return describe_model(config, train.info(), train.size());
+    };
     output.exported =
-        export_weights(state, parts, shared.folder->path(),
-                       describe_model(prepared.config, prepared.datasets.train->info(),
-                                      prepared.datasets.train->size()));
+        export_weights(state, parts, shared.folder->path(), described(prepared.config));
+    if (prepared.quantization) {
+      RunConfig answers = prepared.config;
+      if (answers.precision.mode == "fp64") answers.precision.mode = "fp32";
+      output.quantized = export_quantized(state, parts, shared.folder->path(), described(answers),
+                                          *prepared.quantization);
+    }
     output.summary.weights = output.exported->file.filename().string();
   }
   output.summary.startup_seconds = before_loop + output.loop.first_step_seconds;
@@ -273,6 +282,10 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   }
   agree_on_limit(prepared, *ranks);
   const Fitted fitted = fit(prepared);
+  if (prepared.quantization && !checkpoint && !source) {
+    begin_quantized(prepared.plain, *prepared.quantization, prepared.plan, train);
+  }
+  prepared.plain = {};
   if (ranks->world_size() > 1) {
     // At the same time on all: a signal ends them all at once, or is looked at by all.
     gather_numbers(*ranks, {0});
@@ -319,7 +332,6 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
 RunOutput run(const RunInput& input, const Registry& registry) {
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&input, start] { return input.started_at + seconds_since(start); };
-  refuse_quantized_training(input.config);
   const World world = world_of(process_environment(), input.config.parallel.rendezvous);
   const auto tell_rendezvous = [&](bool waits) {
     if (input.rendezvous && world.size > 1) input.rendezvous(waits);

@@ -54,7 +54,9 @@ struct RunOutput {
   Summary summary;
   LoopResult loop;
   std::optional<Exported> exported;  // of a finished run, on rank 0
-  bool is_first = true;              // this process is rank 0, or contains it
+  // Its 8-bit model, if the training was quantisation-aware; empty: none.
+  std::filesystem::path quantized = {};
+  bool is_first = true;  // this process is rank 0, or contains it
 };
 
 // Trains. A launcher's processes all call it; only rank 0 has the run folder and the sinks. Errors

@@ -4,6 +4,7 @@
 #include "tanren/base/text.h"
 #include "tanren/model/check_task.h"
 #include "tanren/optimizer/parameter_values.h"
+#include "tanren/quantize/quantized_names.h"
 #include "tanren/train/check_terms.h"
 #include "tanren/train/run_state.h"
 
@@ -102,6 +103,13 @@ Sharding sharding_of(const Plan& plan, const ObjectivePlan& objective, const Sta
           .transient = parallel.zero > 1};
 }
 
+// Scales of inputs do not decay: a smaller one is no simpler.
+NamedParameter named_parameter(const std::string& name, const at::Tensor& tensor,
+                               const Plan& plan) {
+  const bool has_scales = plan.quantize.scheme == QuantizeScheme::calibrated;
+  return {.name = name, .tensor = tensor, .decays = !has_scales || !is_input_scale(name)};
+}
+
 // Whether a parameter is trained now or after a later unfreeze.
 bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) {
   if (parameter.tensor.requires_grad()) return true;
@@ -148,7 +156,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
   const auto named = task.module->named_parameters();
   const auto names = named.keys();
   std::vector<NamedParameter> model;
-  for (const auto& item : named) model.push_back({item.key(), item.value()});
+  for (const auto& item : named) model.push_back(named_parameter(item.key(), item.value(), plan));
   for (const auto& phase_spec : task.phases) {
     Phase phase{phase_spec, {}};
     for (const auto& asked : phase_spec.objectives) {
@@ -157,7 +165,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
       std::vector<NamedParameter> all, trained;
       for (const auto& item : named) {
         if (!matches_any(spec.parameters, item.key())) continue;
-        all.push_back({item.key(), item.value()});
+        all.push_back(named_parameter(item.key(), item.value(), plan));
         if (!is_ever_trained(all.back(), plan.freeze)) continue;
         if (!taken.insert(item.key()).second) {
           throw ConfigError("[train] parameter " + item.key() + " belongs to two objectives (" +

@@ -1,0 +1,193 @@
+#include "tanren/quantize/fake_quantization.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
+#include "tanren/base/names.h"
+#include "tanren/base/operator_listener.h"
+#include "tanren/quantize/fake_scope.h"
+#include "tanren/quantize/quantized_names.h"
+#include "tanren/quantize/readers.h"
+
+#include <fmt/format.h>
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+namespace tanren {
+namespace {
+
+bool has_input_scale(QuantizeScheme scheme, WeightReader reader) {
+  return scheme == QuantizeScheme::calibrated && reader != WeightReader::embedding;
+}
+
+// "a.b.weight" → {"a.b", "weight"}
+std::pair<std::string, std::string> split_name(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return {"", name};
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
+template <class Result, class... Arguments>
+std::function<Result(Arguments...)> faked_within(const std::shared_ptr<const FakeLayers>& layers,
+                                                 std::function<Result(Arguments...)> inner) {
+  if (!inner) return inner;
+  return [layers, inner = std::move(inner)](Arguments... arguments) {
+    const FakeScope scope(layers);
+    return inner(std::forward<Arguments>(arguments)...);
+  };
+}
+
+// Why a weight of two dims or more is not among the layers.
+std::string why_kept(const ParameterReaders& found, const std::vector<std::string>& keep) {
+  if (matches_any(keep, found.name)) return "quantize.keep names it";
+  return found.reader ? "a convolution, whose inputs get no scale per row" : found.why;
+}
+
+}  // namespace
+
+WeightReaders FakeQuantization::readers() const {
+  WeightReaders all;
+  for (const FakeLayer& layer : layers) all.emplace(layer.name, layer.reader);
+  return all;
+}
+
+FakeQuantization find_fake_quantization(const Task& task, const Batch& batch, QuantizeScheme scheme,
+                                        const std::vector<std::string>& keep) {
+  const std::vector<ParameterReaders> found = find_readers(task, batch);
+  WeightReaders readers = weights_to_quantize(found, keep);
+  if (scheme == QuantizeScheme::dynamic) {
+    std::erase_if(readers, [](const auto& own) { return own.second == WeightReader::convolution; });
+  }
+  if (readers.empty()) {
+    throw ConfigError(
+        "[quantize] no weight of the model can become 8-bit (none is read by linear layers, "
+        "convolutions or embeddings alone, or all are kept); set quantize.scheme to none");
+  }
+  const std::map<std::string, int64_t> elements = input_elements(task, readers, batch);
+  FakeQuantization how{.scheme = scheme};
+  how.num_norms = static_cast<int64_t>(batch_norms(*task.module).size());
+  std::unordered_map<const at::TensorImpl*, std::string> firsts;
+  const auto parameters = task.module->named_parameters();
+  for (const ParameterReaders& own : found) {
+    const at::Tensor& parameter = parameters[own.name];
+    const auto reader = readers.find(own.name);
+    if (reader == readers.end()) {
+      if (parameter.dim() > 1) how.kept.emplace(own.name, why_kept(own, keep));
+      continue;
+    }
+    const auto& first = firsts.try_emplace(parameter.unsafeGetTensorImpl(), own.name).first->second;
+    const auto count = elements.find(own.name);
+    how.layers.push_back(
+        {.name = own.name,
+         .reader = reader->second,
+         .input_elements = count == elements.end() ? 1 : std::max<int64_t>(count->second, 1),
+         .first = first});
+  }
+  return how;
+}
+
+Task fake_quantized(Task task, const FakeQuantization& how) {
+  const MemoryScope memory(MemoryKind::weights);
+  const auto parameters = task.module->named_parameters();
+  const auto modules = task.module->named_modules();
+  for (const FakeLayer& layer : how.layers) {
+    const at::Tensor* const weight = parameters.find(layer.name);
+    if (weight == nullptr || layer.first != layer.name) continue;
+    if (!has_input_scale(how.scheme, layer.reader)) continue;
+    const QuantizedNames names = quantized_names(layer.name);
+    const auto [owner, scale] = split_name(names.input_scale);
+    const std::string zero_point = split_name(names.input_zero_point).second;
+    torch::nn::Module& module = *modules[owner];
+    const bool is_taken = module.named_parameters(/*recurse=*/false).contains(scale) ||
+                          module.named_buffers(/*recurse=*/false).contains(zero_point);
+    if (is_taken) {
+      throw ConfigError(fmt::format(
+          "[quantize] the model has a tensor {} of its own, where the scale of the input of {} "
+          "belongs; name it otherwise, or keep the weight",
+          names.input_scale, layer.name));
+    }
+    module.register_parameter(scale, at::ones({1}, at::kFloat), weight->requires_grad());
+    module.register_buffer(zero_point, at::full({1}, 128, at::kLong));
+  }
+  const auto layers = std::make_shared<const FakeLayers>(*task.module, how);
+  layers->make_norms_still();
+  for (PhaseSpec& phase : task.phases) {
+    phase.forward = faked_within(layers, std::move(phase.forward));
+  }
+  task.predict = faked_within(layers, std::move(task.predict));
+  task.generate = faked_within(layers, std::move(task.generate));
+  if (task.predict_rows) {
+    const auto shared_work = faked_within(layers, std::move(task.predict_rows));
+    task.predict_rows = [layers, shared_work](const Batch& batch) {
+      PredictionRows rows = shared_work(batch);
+      rows.part = faked_within(layers, std::move(rows.part));
+      return rows;
+    };
+  }
+  return task;
+}
+
+void set_input_scales(const torch::nn::Module& module, const FakeQuantization& how,
+                      const InputScales& scales) {
+  const at::NoGradGuard no_grad;
+  auto parameters = module.named_parameters();
+  auto buffers = module.named_buffers();
+  for (const FakeLayer& layer : how.layers) {
+    if (layer.first != layer.name || !has_input_scale(how.scheme, layer.reader)) continue;
+    const QuantizedNames names = quantized_names(layer.name);
+    const InputScale& scale = scales.at(layer.name);
+    parameters[names.input_scale].fill_(scale.scale);
+    buffers[names.input_zero_point].fill_(scale.zero_point);
+  }
+}
+
+QuantizedParameters learned_parameters(const TensorMap& tensors, const FakeQuantization& how) {
+  QuantizedParameters parameters;
+  for (const FakeLayer& layer : how.layers) {
+    const at::Tensor weight = tensors.at(layer.name).detach().to(at::kCPU);
+    const at::Tensor own = weight.scalar_type() == at::kDouble ? weight.to(at::kFloat) : weight;
+    QuantizedParameter& parameter = parameters[layer.name];
+    parameter.reader = layer.reader;
+    parameter.is_weight_alone = how.scheme == QuantizeScheme::weights;
+    const bool is_turned = layer.reader == WeightReader::projection;
+    parameter.weight = quantize_weight(is_turned ? own.t() : own, layer.name);
+    if (!has_input_scale(how.scheme, layer.reader)) continue;
+    const QuantizedNames names = quantized_names(layer.first);
+    const at::Tensor scale = above_zero(tensors.at(names.input_scale).detach().cpu());
+    parameter.input = InputScale{
+        .scale = scale.to(at::kFloat).item<float>(),
+        .zero_point = static_cast<int32_t>(tensors.at(names.input_zero_point).item<int64_t>())};
+    check_input_scale(*parameter.input, layer.name);
+  }
+  return parameters;
+}
+
+TensorMap without_input_scales(const TensorMap& tensors) {
+  constexpr std::string_view kScale = "scale";
+  const auto zero_point_of = [&](const std::string& scale) {
+    return scale.substr(0, scale.size() - kScale.size()) + "zero_point";
+  };
+  std::vector<std::string> ours;
+  for (const auto& [name, tensor] : tensors) {
+    if (!is_input_scale(name) || tensor.numel() != 1) continue;
+    const at::Tensor* const zero_point = tensors.find(zero_point_of(name));
+    if (zero_point == nullptr || zero_point->scalar_type() != at::kLong) continue;
+    ours.push_back(name);
+    ours.push_back(zero_point_of(name));
+  }
+  if (ours.empty()) return tensors;
+  std::sort(ours.begin(), ours.end());
+  TensorMap rest;
+  for (const auto& [name, tensor] : tensors) {
+    if (!std::binary_search(ours.begin(), ours.end(), name)) rest.set(name, tensor);
+  }
+  return rest;
+}
+
+}  // namespace tanren

@@ -1,0 +1,31 @@
+// The names of what lies beside an 8-bit weight, in files and in modules: of `x.weight` they are
+// `x.weight_scale`, `x.input_scale` and `x.input_zero_point`; of another parameter, `x.kernel`,
+// `x.kernel_scale`, `x.kernel_input_scale` and `x.kernel_input_zero_point`.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tanren {
+
+struct QuantizedNames {
+  std::string scale, input_scale, input_zero_point;
+};
+
+inline QuantizedNames quantized_names(const std::string& parameter) {
+  constexpr std::string_view kWeight = "weight";
+  const bool is_weight = parameter == kWeight || parameter.ends_with(".weight");
+  const std::string start =
+      is_weight ? parameter.substr(0, parameter.size() - kWeight.size()) : parameter + "_";
+  return {parameter + "_scale", start + "input_scale", start + "input_zero_point"};
+}
+
+// Whether a parameter of this name is the scale of an input, by the rule above.
+inline bool is_input_scale(std::string_view name) {
+  constexpr std::string_view kScale = "input_scale";
+  if (!name.ends_with(kScale)) return false;
+  const std::string_view start = name.substr(0, name.size() - kScale.size());
+  return start.empty() || start.back() == '.' || start.back() == '_';
+}
+
+}  // namespace tanren
