@@ -15,7 +15,7 @@ namespace tanren {
 
 class EightBitTask {
  public:
-  // The module keeps its weights. Errors as quantized() (quantize/quantized_task.h).
+  // The module keeps its weights, and each whether it is trained. Errors as quantized() (quantize/quantized_task.h).
   EightBitTask(const Task& task, const QuantizedParameters& parameters);
 
   // The task that answers with the 8-bit weights; to be called within a Scope.
@@ -36,7 +36,6 @@ class EightBitTask {
  private:
   struct Swapped {
     at::Tensor parameter, own, replaced;
-    bool requires_grad = false;
   };
   void swap(bool to_8_bit) const;
 

@@ -138,6 +138,7 @@ TEST(PostTraining, puts_the_worst_layer_back_and_stops_within_the_tolerance) {
     EXPECT_EQ(body.input_range.has_value(), scheme == QuantizeScheme::calibrated);
     const auto named = task.module->named_parameters();
     EXPECT_EQ(named["head.weight"][0][3].item<float>(), 1e4F) << "the module has its own again";
+    EXPECT_TRUE(named["head.weight"].requires_grad() && named["body.weight"].requires_grad());
   }
 }
 
@@ -162,7 +163,8 @@ TEST(PostTraining, takes_constant_inputs_and_channels_of_zeros) {
   const auto module = std::make_shared<TwoLayers>(4, true);
   {
     const at::NoGradGuard no_grad;
-    module->body->weight.zero_();  // so that the head reads constants, too
+    module->body->weight.zero_();  // so that the head reads one number alone
+    module->body->bias.fill_(0.5);
   }
   module->eval();
   const Task task = supervised(module, ModelOptions(), Corners().info());
