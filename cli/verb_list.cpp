@@ -16,6 +16,7 @@ int generate(const Arguments& arguments, const Registry& registry);
 int launch(const Arguments& arguments, const Registry& registry);
 int summary(const Arguments& arguments, const Registry& registry);
 int anatomy(const Arguments& arguments, const Registry& registry);
+int quantize(const Arguments& arguments, const Registry& registry);
 int convert(const Arguments& arguments, const Registry& registry);
 int doctor(const Arguments& arguments, const Registry& registry);
 int monitor(const Arguments& arguments, const Registry& registry);
@@ -137,6 +138,21 @@ void anatomy_options(CLI::App& command, Arguments& arguments) {
                    "Measure the config alone, without rehearsing other settings");
 }
 
+void quantize_options(CLI::App& command, Arguments& arguments) {
+  file_option(command, arguments, "folder of a finished run, or model.tanren.safetensors");
+  json_option(command, arguments);
+  verbose_option(command, arguments);
+  command.add_option("DATA", arguments.target,
+                     "The file or folder that judges; a run folder has its own without it. Of a "
+                     "whole model, the first quantize.samples calibrate");
+  config_options(command, arguments,
+                 "Folder of the model and its report (default: quantized beside the model)");
+  force_option(command, arguments);
+  command.footer(
+      "Without quantize.scheme every scheme is measured, and the cheapest within "
+      "quantize.tolerance written: tanren help quantize.");
+}
+
 void convert_options(CLI::App& command, Arguments& arguments) {
   file_option(command, arguments, "safetensors, .pt or text file, run folder");
   json_option(command, arguments);
@@ -215,6 +231,8 @@ const std::vector<Verb>& verbs() {
        plan_options, summary, /*on_ranks=*/false, /*may_meet_torch=*/true},
       {"anatomy", "Run a few steps and report where time and memory go: operations, blocks, stages",
        anatomy_options, anatomy, /*on_ranks=*/false, /*may_meet_torch=*/true},
+      {"quantize", "Write a trained model with 8-bit weights, and say what they cost and save",
+       quantize_options, quantize, /*on_ranks=*/false, /*may_meet_torch=*/true},
       {"convert",
        "Turn weights into another format or a folder for Python, list them, or tokenize a text",
        convert_options, convert, /*on_ranks=*/false, /*may_meet_torch=*/true},

@@ -27,7 +27,7 @@ struct Arguments {
   std::string file;               // config file, run folder, key for help, shell for completion
   std::vector<std::string> sets;  // --set key=value
   std::string out;                // --out: folder of the run, or of the report
-  std::string target;  // convert: file to write; eval: data to evaluate on; predict: source
+  std::string target;             // convert: file to write; eval, quantize: data; predict: source
   std::vector<std::string> renames;   // convert: old=new
   std::string dtype;                  // convert: of floating tensors
   std::string tokenizer;              // convert: file or folder, for a text
@@ -36,7 +36,7 @@ struct Arguments {
   bool fork = false;                  // run, plan: a new run from the named one's checkpoint
   std::optional<std::string> prompt;  // generate
   std::string predictions;            // eval: file of a row a sample
-  bool force = false;                 // eval, predict: replace a file that is there
+  bool force = false;                 // eval, predict, quantize: replace files that are there
   bool once = false;                  // monitor: one look, then end
   std::string interval;               // monitor: seconds; empty: its default
   LaunchArguments launch;

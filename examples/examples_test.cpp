@@ -35,6 +35,30 @@ TEST_F(Examples, edges2digits_train_on_one_rank_and_on_two_and_write_pictures) {
   ASSERT_EQ(written.code, 0) << written.output;
 }
 
+TEST_F(Examples, quantize_writes_a_smaller_model_that_is_evaluated) {
+  const fs::path folder = kExamples / "quantize";
+  const auto trained = go(kTanren + " run " + (folder / "run.toml").string() +
+                          ci_options(folder / "ci.toml") + " --quiet --out run");
+  ASSERT_EQ(trained.code, 0) << trained.output;
+  // The report is one of times, too: the tolerance is wide, so that a scheme is written.
+  const auto quantised = go(kTanren + " quantize run --set quantize.tolerance=5");
+  ASSERT_EQ(quantised.code, 0) << quantised.output;
+  const auto json =
+      nlohmann::json::parse(read_file(temporary_.path() / "run" / "quantized" / "quantize.json"));
+  EXPECT_NE(json["written"], "");
+  const auto plain = fs::file_size(temporary_.path() / "run" / "model.tanren.safetensors");
+  const fs::path small = temporary_.path() / "run" / "quantized" / "model.tanren.safetensors";
+  EXPECT_LT(fs::file_size(small), plain / 2);
+  const auto evaluated =
+      go(kTanren + " eval " + small.string() + " " + (kExamples / "digits/eval.csv").string());
+  EXPECT_EQ(evaluated.code, 0) << evaluated.output;
+  const auto kept = go(kTanren +
+                       " quantize run --out static --set quantize.scheme=static"
+                       " --set 'quantize.keep=[\"head.*\"]' --set quantize.tolerance=5");
+  ASSERT_EQ(kept.code, 0) << kept.output;
+  TANREN_EXPECT_CONTAINS(read_file(temporary_.path() / "static" / "quantize.txt"), "head.weight");
+}
+
 TEST_F(Examples, model_parallel_trains_a_resnet_in_two_stages_and_a_gpt_in_four) {
   const fs::path folder = kExamples / "model_parallel";
   const std::string ci = ci_options(folder / "ci.toml");

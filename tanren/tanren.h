@@ -83,6 +83,7 @@
 
 #include "tanren/interop/model_description.h"
 #include "tanren/interop/whole_model.h"
+#include "tanren/post_training/quantize_model.h"
 #include "tanren/predict/predictor.h"
 #include "tanren/run/run.h"
 #include "tanren/run/run_folder.h"

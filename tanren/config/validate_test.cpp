@@ -376,9 +376,6 @@ TEST(Validate, refuses_8_bit_layers_that_cannot_be_and_keys_that_would_be_ignore
       {{is_static, "quantize.tolerance=-1"}, "quantize.tolerance is -1; it must be 0 or more"},
       {{is_static, "precision.level=O1"}, "precision.level is \"O1\"; drop one of them"},
       {{is_static, "parallel.pipeline=2"}, "needs the whole model on one rank"},
-      {{"quantize.samples=64"}, "quantize.samples has no meaning for quantize.scheme \"none\""},
-      {{"quantize.keep=[a]"}, "quantize.keep has no meaning for quantize.scheme \"none\""},
-      {{"quantize.tolerance=1"}, "quantize.tolerance has no meaning for quantize.scheme \"none\""},
       {{"quantize.scheme=dynamic", "quantize.range=minmax"},
        "quantize.range has no meaning for quantize.scheme \"dynamic\""},
   });

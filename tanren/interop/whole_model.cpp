@@ -7,6 +7,7 @@
 #include "tanren/interop/described_task.h"
 #include "tanren/interop/export.h"
 #include "tanren/interop/model_description.h"
+#include "tanren/train/build.h"
 #include "tanren/train/model_dtype.h"
 
 #include <ATen/core/Tensor.h>
@@ -86,7 +87,19 @@ WholeModel load_model(const fs::path& file, const Registry& registry) {
   model.step = origin.step;
   model.averaged = origin.averaged;
   model.quantized = std::move(note);
+  model.metadata = read.metadata;
   return model;
+}
+
+void write_whole_model(const fs::path& file, const WholeModel& model) {
+  if (!model.quantized.empty() && model.eight_bit.empty()) {
+    throw InputError(
+        "[model] the 8-bit weights came from a file, and only its task has them; copy "
+        "that file to " +
+        file.string());
+  }
+  write_whole_model(file, tensors_of(*model.task.module), model.metadata, model.eight_bit,
+                    model.quantized);
 }
 
 }  // namespace tanren

@@ -5,7 +5,9 @@
 
 #include "tanren/base/task.h"
 #include "tanren/data/dataset.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/interop/quantize_note.h"
+#include "tanren/quantize/quantized_parameters.h"
 #include "tanren/train/registry.h"
 
 #include <filesystem>
@@ -23,7 +25,11 @@ class WholeModel {
   int64_t step = 0;        // of the weights
   bool averaged = false;   // the weights are an average over steps
   QuantizeNote quantized;  // its 8-bit weights; empty: it has none
-  DatasetRegistry kinds;   // of data
+  // Those weights, if this program made them (post_training/quantize_model.h); empty: none, or the
+  // task of a file has them alone.
+  QuantizedParameters eight_bit;
+  Metadata metadata;      // of its file
+  DatasetRegistry kinds;  // of data
 
   // Labelled data of the model's kind (DATA of `tanren eval`), read as in its evaluations.
   std::unique_ptr<Dataset> open(const std::filesystem::path& data) const;
@@ -40,5 +46,9 @@ class WholeModel {
 // parameters in the module are NaN: the task's functions answer with the 8-bit ones. Errors as
 // read_safetensors, description_of, check_described and build_described.
 WholeModel load_model(const std::filesystem::path& file, const Registry& registry = {});
+
+// Writes the model as it is now, with its 8-bit weights if it has some. Whole or absent. InputError
+// for a model whose 8-bit weights came from a file, which is there to be copied.
+void write_whole_model(const std::filesystem::path& file, const WholeModel& model);
 
 }  // namespace tanren

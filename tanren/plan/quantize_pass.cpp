@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 namespace tanren {
 
@@ -57,6 +58,24 @@ int64_t samples_of(int64_t asked, int64_t available) {
   return std::min(asked, available);
 }
 
+// Keys that only a scheme gives a meaning: a run would ignore them. tanren quantize, which measures
+// every scheme, takes them out before it plans.
+void refuse_without_scheme(const QuantizeOptions& asked) {
+  const QuantizeOptions unset;
+  const std::pair<const char*, bool> changed[] = {
+      {"keep", asked.keep != unset.keep},
+      {"samples", asked.samples != unset.samples},
+      {"range", asked.range != unset.range},
+      {"tolerance", asked.tolerance != unset.tolerance}};
+  for (const auto& [key, is_changed] : changed) {
+    if (!is_changed) continue;
+    throw ConfigError(
+        fmt::format("[plan] quantize.{} has no meaning for quantize.scheme \"none\"; "
+                    "drop it, or set a scheme",
+                    key));
+  }
+}
+
 void tell(const Request& request, const QuantizePlan& quantize, const std::string& kept,
           Plan& plan) {
   const auto add = [&](const std::string& key, const std::string& value, Source source,
@@ -88,7 +107,10 @@ void plan_quantize(const Request& request, Plan& plan) {
   const auto& asked = request.config.quantize;
   auto& quantize = plan.quantize;
   quantize.scheme = from_word<QuantizeScheme>(asked.scheme);
-  if (quantize.scheme == QuantizeScheme::none) return;
+  if (quantize.scheme == QuantizeScheme::none) {
+    refuse_without_scheme(asked);
+    return;
+  }
   const Mode mode = plan.precision.mode;
   if (mode == Mode::fp16) {
     throw ConfigError(fmt::format(

@@ -87,6 +87,23 @@ TEST(QuantizePass, takes_all_training_data_where_there_are_fewer_samples) {
   EXPECT_EQ(quantized.line("quantize.range"), "");  // inputs get their scale at run time
 }
 
+TEST(QuantizePass, refuses_keys_that_have_no_meaning_without_a_scheme) {
+  const auto refusal = [](const auto& change) {
+    Quantized quantized("none");
+    change(quantized.config.quantize);
+    return quantized.refusal();
+  };
+  EXPECT_EQ(
+      refusal([](QuantizeOptions& o) { o.samples = 64; }),
+      "[plan] quantize.samples has no meaning for quantize.scheme \"none\"; drop it, or set a "
+      "scheme");
+  TANREN_EXPECT_CONTAINS(refusal([](QuantizeOptions& o) { o.keep = {"a"}; }), "quantize.keep has");
+  TANREN_EXPECT_CONTAINS(refusal([](QuantizeOptions& o) { o.range = "minmax"; }),
+                         "quantize.range has");
+  TANREN_EXPECT_CONTAINS(refusal([](QuantizeOptions& o) { o.tolerance = 1; }),
+                         "quantize.tolerance has");
+}
+
 TEST(QuantizePass, tells_nothing_without_a_scheme) {
   const Quantized quantized("none");
   EXPECT_EQ(quantized.plan().quantize.scheme, QuantizeScheme::none);

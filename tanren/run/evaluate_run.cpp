@@ -21,10 +21,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
-#include <system_error>
 #include <utility>
 
 namespace tanren {
@@ -168,18 +166,6 @@ Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::pa
                     });
 }
 
-namespace {
-
-// A kind of the library says itself what it does not find, and reads patterns, too.
-void check_is_there(const SourceOptions& source, const std::filesystem::path& data) {
-  std::error_code unknown;
-  if (dataset_kind(source.kind) != nullptr || std::filesystem::exists(data, unknown)) return;
-  throw ConfigError("[eval] " + data.string() +
-                    " does not exist; name a file or folder that is there");
-}
-
-}  // namespace
-
 RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data,
                        const std::set<std::string>& requested) {
   RunConfig asked = config;  // with what --set asks for in [data.eval]
@@ -194,7 +180,7 @@ RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data,
     throw ConfigError("[eval] data.eval.path is set and " + data.string() +
                       " is named; drop one of them");
   }
-  check_is_there(source, data);
+  check_is_there(source, data, "eval");
   if (dataset_kind(source.kind) == nullptr && source.path.empty()) {
     throw ConfigError(fmt::format(
         "[eval] {0}path is empty, so this run's data of kind '{1}' are read from no file, and not "
@@ -225,20 +211,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
   const QuantizeNote note = check_described(description, read, file.string(), registry.models);
   RunConfig& config = description.config;
   const DataInfo& info = description.info;
-  SourceOptions& source = config.data.eval;
-  source.encoding = config.data.encoding;
-  if (!data.empty()) {
-    check_is_there(source, data);
-    source.path = std::filesystem::absolute(data).string();
-  }
-  read_as_text(source, info.tokenizer != nullptr, "data.eval");
-  const auto own = registry.datasets.kinds();
-  const bool is_own = std::find(own.begin(), own.end(), source.kind) != own.end();
-  if (source.path.empty() && source.kind != "synthetic" && !is_own) {
-    throw ConfigError("[eval] the data are missing; name a file or folder of kind " + source.kind +
-                      " behind " + file.string());
-  }
-  auto opened = registry.datasets.open(source, "data.eval", &info);
+  auto opened = open_described(description, data, file, registry, "eval");
   const auto work = [&](const std::shared_ptr<Communicator>& ranks) {
     Prepared prepared =
         prepare_whole(description, read, note, file.string(), registry, std::move(opened));

@@ -1,5 +1,8 @@
 #include "tanren/run/prepare_whole.h"
 
+#include "tanren/base/error.h"
+#include "tanren/config/kinds.h"
+#include "tanren/data/text/source_tokenizer.h"
 #include "tanren/interop/described_task.h"
 #include "tanren/interop/export.h"
 #include "tanren/interop/quantized_tensors.h"
@@ -10,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <system_error>
 #include <utility>
 
 namespace tanren {
@@ -59,6 +63,35 @@ Prepared prepare_whole(const ModelDescription& description, const SafetensorsFil
               /*trains=*/false);
   prepared.fit.standing_bytes -= saved_bytes(*prepared.task.module, read, note);
   return prepared;
+}
+
+std::unique_ptr<Dataset> open_described(ModelDescription& description,
+                                        const std::filesystem::path& data,
+                                        const std::filesystem::path& file, const Registry& registry,
+                                        const std::string& verb) {
+  RunConfig& config = description.config;
+  SourceOptions& source = config.data.eval;
+  source.encoding = config.data.encoding;
+  if (!data.empty()) {
+    check_is_there(source, data, verb);
+    source.path = std::filesystem::absolute(data).string();
+  }
+  read_as_text(source, description.info.tokenizer != nullptr, "data.eval");
+  const auto own = registry.datasets.kinds();
+  const bool is_own = std::find(own.begin(), own.end(), source.kind) != own.end();
+  if (source.path.empty() && source.kind != "synthetic" && !is_own) {
+    throw ConfigError("[" + verb + "] the data are missing; name a file or folder of kind " +
+                      source.kind + " behind " + file.string());
+  }
+  return registry.datasets.open(source, "data.eval", &description.info);
+}
+
+void check_is_there(const SourceOptions& source, const std::filesystem::path& data,
+                    const std::string& verb) {
+  std::error_code unknown;
+  if (dataset_kind(source.kind) != nullptr || std::filesystem::exists(data, unknown)) return;
+  throw ConfigError("[" + verb + "] " + data.string() +
+                    " does not exist; name a file or folder that is there");
 }
 
 RunState whole_state(Task task, const Parts& parts, const Metadata& metadata) {

@@ -5,6 +5,7 @@
 #include "tanren/interop/model_description.h"
 #include "tanren/run/prepare.h"
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,19 @@ namespace tanren {
 Prepared prepare_whole(const ModelDescription& description, const SafetensorsFile& read,
                        const QuantizeNote& note, const std::string& what, const Registry& registry,
                        std::unique_ptr<Dataset> eval);
+
+// Opens `data` as the description says of its evaluation data, and puts the path there; empty for
+// kinds that read no file. `file` is the model's, `verb` begins errors ("eval"). ConfigError for a
+// path that is missing or does not exist.
+std::unique_ptr<Dataset> open_described(ModelDescription& description,
+                                        const std::filesystem::path& data,
+                                        const std::filesystem::path& file, const Registry& registry,
+                                        const std::string& verb);
+
+// ConfigError if data of a registered kind are not there. A kind of the library says itself what it
+// does not find, and reads patterns, too.
+void check_is_there(const SourceOptions& source, const std::filesystem::path& data,
+                    const std::string& verb);
 
 // The state of a task from prepare_whole: it evaluates alone, and is at the step that `metadata`
 // say.

@@ -346,11 +346,12 @@ TEST_F(Cli, a_second_process_on_a_run_folder_is_refused) {
 }
 
 TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
-  refuses("rnu run.toml", {"unknown verb \"rnu\"",
-                           "run, plan, eval, predict, generate, launch, summary, anatomy, convert, "
-                           "doctor, monitor, runs, "
-                           "help, "
-                           "completion"});
+  refuses("rnu run.toml",
+          {"unknown verb \"rnu\"",
+           "run, plan, eval, predict, generate, launch, summary, anatomy, quantize, "
+           "convert, doctor, monitor, runs, "
+           "help, "
+           "completion"});
   refuses("", {});
   refuses("run", {"FILE"});
   refuses("run run.toml --fast", {"run takes no --fast", "--set KEY=VALUE"});
@@ -360,8 +361,8 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
           {"takes no --lr=0.1", "--set KEY=VALUE; here it is optimizer.learning_rate"});
   std::string flags = tanren("--help").output;
   for (const char* verb :
-       {"run", "plan", "eval", "predict", "generate", "launch", "summary", "anatomy", "convert",
-        "doctor", "monitor", "runs", "help", "completion"}) {
+       {"run", "plan", "eval", "predict", "generate", "launch", "summary", "anatomy", "quantize",
+        "convert", "doctor", "monitor", "runs", "help", "completion"}) {
     flags += tanren(std::string(verb) + " --help").output;
   }
   std::set<std::string> found;

@@ -1,0 +1,36 @@
+#include "tanren/post_training/eight_bit_task.h"
+
+#include "tanren/quantize/quantized_task.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+EightBitTask::EightBitTask(const Task& task, const QuantizedParameters& parameters) {
+  const auto named = task.module->named_parameters();
+  std::vector<std::pair<at::Tensor, bool>> trained;  // quantized() forgets it
+  for (const auto& item : named) {
+    trained.emplace_back(item.value(), item.value().requires_grad());
+  }
+  for (const auto& [name, parameter] : parameters) {
+    const at::Tensor* const own = named.find(name);
+    if (own == nullptr) continue;  // quantized() refuses it
+    swapped_.push_back({*own, own->detach(), {}});
+  }
+  eight_bit_ = quantized(task, parameters);
+  for (Swapped& one : swapped_) one.replaced = one.parameter.detach();
+  swap(/*to_8_bit=*/false);
+  for (auto& [parameter, is_trained] : trained) parameter.set_requires_grad(is_trained);
+}
+
+void EightBitTask::swap(bool to_8_bit) const {
+  for (const Swapped& one : swapped_) {
+    at::Tensor parameter = one.parameter;
+    parameter.set_data(to_8_bit ? one.replaced : one.own);
+  }
+}
+
+}  // namespace tanren
