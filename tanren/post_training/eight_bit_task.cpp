@@ -17,8 +17,8 @@ EightBitTask::EightBitTask(const Task& task, const QuantizedParameters& paramete
   }
   for (const auto& [name, parameter] : parameters) {
     const at::Tensor* const own = named.find(name);
-    if (own == nullptr) continue;  // quantized() refuses it
-    swapped_.push_back({*own, own->detach(), {}});
+    if (own == nullptr) continue;                           // quantized() refuses it
+    swapped_.push_back({*own, own->detach().clone(), {}});  // what is replaced becomes NaN
   }
   eight_bit_ = quantized(task, parameters);
   for (Swapped& one : swapped_) one.replaced = one.parameter.detach();

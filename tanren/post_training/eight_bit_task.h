@@ -15,7 +15,8 @@ namespace tanren {
 
 class EightBitTask {
  public:
-  // The module keeps its weights, and each whether it is trained. Errors as quantized() (quantize/quantized_task.h).
+  // The module keeps its weights, and each whether it is trained. Errors as quantized()
+  // (quantize/quantized_task.h).
   EightBitTask(const Task& task, const QuantizedParameters& parameters);
 
   // The task that answers with the 8-bit weights; to be called within a Scope.
