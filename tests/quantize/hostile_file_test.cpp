@@ -302,6 +302,9 @@ TEST_F(HostileFiles, with_other_numbers_under_a_second_name_are_refused) {
   models.add("two", [](const ModelOptions&, const DataInfo&) {
     Task task;
     task.module = std::make_shared<TwoNames>();
+    PhaseSpec phase;
+    phase.forward = [](const Batch&) { return Terms(); };
+    task.phases.push_back(std::move(phase));
     return task;
   });
   ModelOptions options;
