@@ -295,7 +295,7 @@ std::optional<size_t> cheapest_scheme(const std::vector<SchemeResult>& schemes) 
 }
 
 QuantizeReport quantize_file(const QuantizeInput& input, const Registry& registry) {
-  const fs::path out = result_folder(input, whole_file_of(input.model));
+  const fs::path out = result_folder(input, file_to_quantize(input.model));
   const auto opened = open_subject(input.model, input.data, input.sets, registry);
   QuantizeSubject& subject = *opened;
   check_predicts(subject.state.task);

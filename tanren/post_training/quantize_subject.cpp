@@ -168,7 +168,7 @@ void open_whole(QuantizeSubject& subject, const fs::path& data,
 
 }  // namespace
 
-fs::path whole_file_of(const fs::path& file) {
+fs::path file_to_quantize(const fs::path& file) {
   std::error_code none;
   if (!fs::is_directory(file, none)) {
     if (file.extension() == ".safetensors") return file;
@@ -186,7 +186,7 @@ std::unique_ptr<QuantizeSubject> open_subject(const fs::path& file, const fs::pa
                                               const std::vector<std::string>& sets,
                                               const Registry& registry) {
   auto subject = std::make_unique<QuantizeSubject>();
-  subject->file = whole_file_of(file);
+  subject->file = file_to_quantize(file);
   if (subject->file == file) {
     open_whole(*subject, data, sets, registry);
   } else {

@@ -46,6 +46,6 @@ std::unique_ptr<QuantizeSubject> open_subject(const std::filesystem::path& file,
 
 // The whole model's file that `file` names: of a run folder, the one in it. CheckpointError if the
 // run is not finished, ConfigError if it is neither.
-std::filesystem::path whole_file_of(const std::filesystem::path& file);
+std::filesystem::path file_to_quantize(const std::filesystem::path& file);
 
 }  // namespace tanren
