@@ -215,8 +215,8 @@ QuantizeReport begun_report(const QuantizeSubject& subject, const QuantizeMetric
   }
   if (int8_kernel() != Int8Kernel::onednn) {
     report.remarks.emplace_back(
-        "this processor lacks VNNI, so 8-bit layers are slow on it; where speed counts here, "
-        "precision.mode = \"bf16\" may be better");
+        std::string("this processor lacks VNNI, so 8-bit layers are slow on it") +
+        (machine.cpu_bf16 ? "; where speed counts, precision.mode = \"bf16\" may be better" : ""));
   }
   return report;
 }
@@ -309,12 +309,19 @@ QuantizeReport quantize_file(const QuantizeInput& input, const Registry& registr
   Measurement measurement(subject, metric);
   MeasuredWay fp32 = plain_way("fp32", subject.fp32), bf16 = plain_way("bf16", subject.bf16);
   measurement.evaluate(fp32, nullptr);
-  measurement.evaluate(bf16, &fp32);
+  const bool has_bf16 = probe_machine().cpu_bf16;
+  if (has_bf16) {
+    measurement.evaluate(bf16, &fp32);
+  } else {
+    bf16.result.not_measured =
+        "this processor has no products in bf16, which takes many times as long";
+  }
 
   const std::vector<Collated> batches = calibration_batches(subject);
   PostTraining training(subject.state.task, batches, subject.asked, metric);
   std::vector<MeasuredWay> ways = eight_bit_ways(subject, training);
-  std::vector<MeasuredWay*> all{&fp32, &bf16};
+  std::vector<MeasuredWay*> all{&fp32};
+  if (has_bf16) all.push_back(&bf16);
   for (MeasuredWay& way : ways) {
     if (!way.result.not_measured.empty()) continue;
     measurement.evaluate(way, &fp32);
