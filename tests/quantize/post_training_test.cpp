@@ -1,6 +1,5 @@
 // Post-training quantisation as a whole: a trained model's file in, one with 8-bit weights and its
 // report out; what is put back, kept and refused.
-#include "tanren/plan/probe_machine.h"
 #include "tanren/post_training/quantize_file.h"
 
 #include "tanren/base/error.h"
@@ -10,6 +9,7 @@
 #include "tanren/interop/export.h"
 #include "tanren/interop/whole_model.h"
 #include "tanren/model/supervised.h"
+#include "tanren/plan/probe_machine.h"
 #include "tanren/post_training/layer_choice.h"
 #include "tanren/post_training/quantize_model.h"
 #include "tanren/run/run.h"
