@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -17,8 +18,15 @@ EightBitTask::EightBitTask(const Task& task, const QuantizedParameters& paramete
   }
   for (const auto& [name, parameter] : parameters) {
     const at::Tensor* const own = named.find(name);
-    if (own == nullptr) continue;                           // quantized() refuses it
-    swapped_.push_back({*own, own->detach().clone(), {}});  // what is replaced becomes NaN
+    if (own == nullptr) continue;  // quantized() refuses it
+    const bool is_second_name = std::any_of(swapped_.begin(), swapped_.end(), [&](const auto& one) {
+      return one.parameter.is_same(*own);
+    });
+    if (is_second_name) continue;
+    swapped_.push_back({*own, own->detach(), {}});
+    // quantized() frees what it replaces, and makes it NaN for all who share it.
+    at::Tensor replaced = *own;
+    replaced.set_data(own->detach().clone());
   }
   eight_bit_ = quantized(task, parameters);
   for (Swapped& one : swapped_) one.replaced = one.parameter.detach();

@@ -10,9 +10,12 @@
 #include "tanren/interop/whole_model.h"
 #include "tanren/model/supervised.h"
 #include "tanren/plan/probe_machine.h"
+#include "tanren/post_training/eight_bit_task.h"
 #include "tanren/post_training/layer_choice.h"
 #include "tanren/post_training/quantize_model.h"
+#include "tanren/quantize/calibration.h"
 #include "tanren/run/run.h"
+#include "tanren/train/build.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -24,6 +27,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -140,6 +144,38 @@ TEST(PostTraining, puts_the_worst_layer_back_and_stops_within_the_tolerance) {
     const auto named = task.module->named_parameters();
     EXPECT_EQ(named["head.weight"][0][3].item<float>(), 1e4F) << "the module has its own again";
     EXPECT_TRUE(named["head.weight"].requires_grad() && named["body.weight"].requires_grad());
+  }
+}
+
+// All schemes are measured on one module, each within its turn.
+TEST(PostTraining, several_8_bit_tasks_of_a_module_leave_it_its_weights) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(3);
+  const Task task = supervised(std::make_shared<TwoLayers>(8, true), {}, Corners().info());
+  const TensorMap own = tensors_of(*task.module);
+  std::map<std::string, at::Tensor> before;
+  for (const auto& [name, tensor] : own) before[name] = tensor.clone();
+  const auto weights_of = [&](const WeightReaders& readers) {
+    return quantized_parameters(*task.module, readers, QuantizeScheme::dynamic);
+  };
+  const WeightReaders both = {{"body.weight", WeightReader::linear},
+                              {"head.weight", WeightReader::linear}};
+  const EightBitTask first(task, weights_of(both)), second(task, weights_of({*both.rbegin()})),
+      third(task, weights_of(both));
+  const Batch batch = Corners().collate({0, 1, 2, 3}).batch;
+  task.module->eval();
+  const at::Tensor plain = task.predict(batch).outputs;
+  std::vector<at::Tensor> outputs;
+  for (const EightBitTask* one : {&first, &second, &third, &second, &first}) {
+    const EightBitTask::Scope scope(*one);
+    outputs.push_back(one->task().predict(batch).outputs);
+    EXPECT_LT((outputs.back() - plain).abs().max().item<double>(), 0.1);
+  }
+  EXPECT_TRUE(at::equal(outputs[0], outputs[4]) && at::equal(outputs[1], outputs[3]));
+  EXPECT_TRUE(at::equal(outputs[0], outputs[2]));
+  EXPECT_FALSE(at::equal(outputs[0], outputs[1]));
+  for (const auto& [name, tensor] : tensors_of(*task.module)) {
+    EXPECT_TRUE(at::equal(tensor, before.at(name))) << name;
   }
 }
 
