@@ -28,10 +28,10 @@ std::vector<NamedParameter> narrow_parameters(at::ScalarType dtype) {
 // fp32 parameters with the same values and gradient tensors.
 std::vector<NamedParameter> wide_twins(const std::vector<NamedParameter>& parameters) {
   std::vector<NamedParameter> twins;
-  for (const auto& [name, tensor, whole_name, whole, begin] : parameters) {
-    at::Tensor twin = tensor.detach().to(at::kFloat);
-    twin.mutable_grad() = tensor.grad();
-    twins.push_back({name, twin});
+  for (const auto& own : parameters) {
+    at::Tensor twin = own.tensor.detach().to(at::kFloat);
+    twin.mutable_grad() = own.tensor.grad();
+    twins.push_back({.name = own.name, .tensor = twin});
   }
   return twins;
 }

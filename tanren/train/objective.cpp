@@ -27,7 +27,8 @@ void share_update(Objective& objective) {
                                  .tensor = objective.shards->owned()[next++],
                                  .whole_name = parameter.name,
                                  .whole = parameter.tensor,
-                                 .begin = slice.begin});
+                                 .begin = slice.begin,
+                                 .decays = parameter.decays});
   }
 }
 
