@@ -20,17 +20,17 @@ constexpr std::string_view kOwnOfARank[] = {
     "data.workers",    "data.prefetch",       "memory.",     "metrics.",  "parallel.devices",
     "checkpoint.keep", "parallel.rendezvous", "generate."};
 
-// In stages these too: each rank predicts what all stages hold.
-constexpr std::string_view kPredictsStages[] = {"memory.recompute", "memory.offload"};
+// In stages these are of all ranks, too: each rank predicts what all stages hold.
+bool predicts_stages(const Field& field) {
+  return field.key == "memory.recompute" || field.key == "memory.offload";
+}
 
 // Paths may differ, too: ranks compare the data itself. Weights come from rank 0, and in stages
 // ranks compare them.
-bool is_own_of_a_rank(const Field& field, bool in_stages) {
+bool is_own_of_a_rank(const Field& field) {
   const TextKind text = field.info.text;
   if (text == TextKind::file || text == TextKind::file_or_name) return true;
   const std::string_view key = field.key;
-  const auto stages = std::find(std::begin(kPredictsStages), std::end(kPredictsStages), key);
-  if (in_stages && stages != std::end(kPredictsStages)) return false;
   return std::any_of(std::begin(kOwnOfARank), std::end(kOwnOfARank), [&](std::string_view own) {
     return own.back() == '.' ? key.substr(0, own.size()) == own : key == own;
   });
@@ -204,13 +204,18 @@ bool evaluations_decide(const RunConfig& config) {
 
 std::vector<std::pair<std::string, std::string>> values_of_all_ranks(const RunConfig& config) {
   RunConfig copy = config;
-  std::vector<std::pair<std::string, std::string>> values;
+  std::vector<std::pair<std::string, std::string>> values, of_stages;
   const auto inherited = inherited_keys(config);
   for (const Field& field : fields_of(copy)) {
-    if (is_own_of_a_rank(field, config.parallel.pipeline > 1) || inherited.count(field.key) > 0)
-      continue;
-    values.emplace_back(field.key, toml_text(field));
+    if (inherited.count(field.key) > 0) continue;
+    if (!is_own_of_a_rank(field)) {
+      values.emplace_back(field.key, toml_text(field));
+    } else if (config.parallel.pipeline > 1 && predicts_stages(field)) {
+      of_stages.emplace_back(field.key, toml_text(field));
+    }
   }
+  // Behind parallel.pipeline, so that ranks that differ in it are told that.
+  values.insert(values.end(), of_stages.begin(), of_stages.end());
   return values;
 }
 
