@@ -1,8 +1,8 @@
 // Exports a finished run's weights: one safetensors file in the run folder, under the module's
 // names. They are the weights of the best checkpoint if the run ranks checkpoints, else of the
 // run's end; averaged if the run evaluated averages. The metadata holds the model's description
-// (model_description.h). The file has two names. write_whole_model also writes 8-bit weights. What a
-// quantisation-aware training has beside its weights is in none but its 8-bit model.
+// (model_description.h). The file has two names. write_whole_model also writes 8-bit weights. What
+// a quantisation-aware training has beside its weights is in none but its 8-bit model.
 #pragma once
 
 #include "tanren/formats/safetensors.h"

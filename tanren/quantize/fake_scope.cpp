@@ -52,8 +52,8 @@ Value* find_by_place(ByPlace<Value>& all, const at::Tensor& weight) {
   return found == all.end() ? nullptr : &found->second;
 }
 
-// Counts what linear layers and convolutions read. Answers by the operators themselves, so that each
-// is heard once, and not again as those that it is made of.
+// Counts what linear layers and convolutions read. Answers by the operators themselves, so that
+// each is heard once, and not again as those that it is made of.
 class InputCounts final : public OperatorListener {
  public:
   InputCounts(const torch::nn::Module& module, const WeightReaders& readers) {
@@ -204,7 +204,7 @@ class FakeLayers::Answering final : public OperatorListener {
   }
   static bool reads(const Layer& of, const WeightRead& read) { return read.reader == of.reader; }
 
-  // `weight` [out, …]. The last one is kept for the next call: a loss reads its large head in parts.
+  // `weight` [out, …]. The last one is kept for the next call: a loss reads its head in parts.
   at::Tensor rounded_weight(const Layer& of, const at::Tensor& weight) {
     const bool differentiates = at::GradMode::is_enabled() && weight.requires_grad();
     const auto version = static_cast<int64_t>(of.parameter._version());

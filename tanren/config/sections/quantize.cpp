@@ -25,7 +25,7 @@ void check_quantize(Problems& p, const RunConfig& config) {
   p.count("quantize.samples", o.samples, kFewestSamples);
   p.one_of("quantize.range", o.range, {"mse", "minmax"});
   p.not_negative("quantize.tolerance", o.tolerance);
-  // tanren quantize measures all schemes under the other keys; a plan refuses them without a scheme.
+  // tanren quantize measures all schemes under the other keys; a plan refuses them without one.
   if (o.scheme == "none") return;
   if (o.scheme != "static") p.unused("quantize.", {"range"}, "quantize.scheme", o.scheme);
   const std::string asked = "quantize.scheme \"" + o.scheme + "\"";
