@@ -210,6 +210,22 @@ SourceOptions evaluation_source(const DataOptions& data) {
   return source;
 }
 
+Metadata in_precision(Metadata model, const PrecisionOptions& precision, const fs::path& file,
+                      const KnownKinds& known) {
+  std::string& text = model.at("tanren.config");
+  RunConfig config = parse_config(text, file.string(), fs::current_path(), {}, known);
+  const bool is_so =
+      config.precision.mode == precision.mode && config.precision.level == precision.level;
+  if (is_so) return model;
+  const std::string matmul = config.precision.matmul;
+  config.precision = PrecisionOptions();
+  config.precision.mode = precision.mode;
+  config.precision.level = precision.level;
+  config.precision.matmul = matmul;
+  text = to_toml(config);
+  return model;
+}
+
 Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t train_samples) {
   Json data{{"input_shape", info.input_shape},   {"outputs", info.outputs},
             {"class_labels", info.class_labels}, {"class_names", info.class_names},

@@ -35,6 +35,11 @@ Metadata describe_quantized(Metadata model, const QuantizeNote& note);
 // The metadata of the same model without 8-bit weights, whatever `model` says of them.
 Metadata describe_floating(Metadata model);
 
+// The metadata of the same model computing as `precision` says; as they are if they say so already.
+// `file` names them in errors.
+Metadata in_precision(Metadata model, const PrecisionOptions& precision,
+                      const std::filesystem::path& file, const KnownKinds& known);
+
 // How evaluation data are read, in whatever file or folder they are: as [data.eval] says, else as
 // [data.train] without its augmentation. The tokenizer and the names of classes are training's.
 SourceOptions evaluation_source(const DataOptions& data);

@@ -3,6 +3,7 @@
 #include "tanren/quantize/quantized_task.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <utility>
@@ -28,10 +29,12 @@ EightBitTask::EightBitTask(const Task& task, const QuantizedParameters& paramete
     at::Tensor replaced = *own;
     replaced.set_data(own->detach().clone());
   }
+  const auto put_back = c10::make_scope_exit([&] {
+    swap(/*to_8_bit=*/false);
+    for (auto& [parameter, is_trained] : trained) parameter.set_requires_grad(is_trained);
+  });
   eight_bit_ = quantized(task, parameters);
   for (Swapped& one : swapped_) one.replaced = one.parameter.detach();
-  swap(/*to_8_bit=*/false);
-  for (auto& [parameter, is_trained] : trained) parameter.set_requires_grad(is_trained);
 }
 
 void EightBitTask::swap(bool to_8_bit) const {

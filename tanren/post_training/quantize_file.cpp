@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/eval_mode_scope.h"
 #include "tanren/base/file.h"
+#include "tanren/base/names.h"
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/data/collated.h"
@@ -22,9 +23,12 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <set>
 #include <utility>
@@ -78,6 +82,12 @@ fs::path result_folder(const QuantizeInput& input, const fs::path& file) {
     if (input.replaces || !fs::exists(out / name, none)) continue;
     throw ConfigError("[quantize] " + (out / name).string() +
                       " is there; replace it with --force, or name another folder with --out");
+  }
+  fs::path above = fs::absolute(out);
+  while (!fs::exists(above, none) && above.has_relative_path()) above = above.parent_path();
+  if (!fs::is_directory(above, none) || ::access(above.c_str(), W_OK) != 0) {
+    throw ConfigError("[quantize] cannot write into " + out.string() + ", since " + above.string() +
+                      " is no folder that this user may write to; name another one with --out");
   }
   return out;
 }
@@ -274,10 +284,14 @@ MeasuredWay plain_way(const char* name, const Parts& parts) {
 }  // namespace
 
 std::optional<size_t> cheapest_scheme(const std::vector<SchemeResult>& schemes) {
-  int64_t fewest = 0;
-  const auto counts = [](const SchemeResult& scheme) {
+  int64_t fewest = 0, plain = std::numeric_limits<int64_t>::max();
+  for (const SchemeResult& scheme : schemes) {
+    if (scheme.name == "fp32") plain = scheme.tensor_bytes;
+  }
+  // A weight of one element a row has more bytes with its scale than in fp32.
+  const auto counts = [&](const SchemeResult& scheme) {
     return scheme.not_measured.empty() && scheme.is_within_tolerance && scheme.name != "fp32" &&
-           scheme.name != "bf16";
+           scheme.name != "bf16" && scheme.tensor_bytes < plain;
   };
   for (const SchemeResult& scheme : schemes) {
     if (!counts(scheme)) continue;
@@ -298,7 +312,15 @@ QuantizeReport quantize_file(const QuantizeInput& input, const Registry& registr
   const fs::path out = result_folder(input, file_to_quantize(input.model));
   const auto opened = open_subject(input.model, input.data, input.sets, registry);
   QuantizeSubject& subject = *opened;
+  if (input.out.empty() && !subject.trained_scheme.empty()) {
+    throw ConfigError(fmt::format(
+        "[quantize] {} was trained with quantize.scheme \"{}\", and {} is the place of its own "
+        "8-bit model; name another folder with --out",
+        input.model.string(), subject.trained_scheme, out.string()));
+  }
   check_predicts(subject.state.task);
+  check_matches("[quantize] keep", subject.asked.keep,
+                subject.state.task.module->named_parameters().keys());
   const ShortWaits waits(subject.parts.plan.device.threads);
   EvaluateOptions measured = subject.config.evaluate;
   measured.metrics = subject.parts.plan.evaluate.metrics;  // those that fit

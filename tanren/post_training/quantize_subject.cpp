@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/checkpoint/folder_weights.h"
 #include "tanren/config/renamed_keys.h"
 #include "tanren/interop/described_task.h"
 #include "tanren/interop/export.h"
@@ -51,6 +52,19 @@ void refuse_8_bit(const Metadata& metadata, const fs::path& file) {
   throw ConfigError("[quantize] " + file.string() +
                     " has 8-bit weights already; give the model in fp32 that they were made from, "
                     "or its run folder");
+}
+
+// The exported weights become 8-bit, so they must be those that other verbs take.
+void check_export(const fs::path& folder, const std::set<std::string>& requested) {
+  if (requested.count("evaluate.checkpoint") > 0) {
+    throw ConfigError(
+        "[quantize] takes the weights that the run exported; drop evaluate.checkpoint");
+  }
+  if (weights_of_folder(folder).remark.empty()) return;
+  throw CheckpointError("[quantize] " + folder.string() +
+                        " went on after its export, which has older weights; end it with tanren "
+                        "run " +
+                        folder.string());
 }
 
 // What a quantisation measures is a plain evaluation in fp32 or bf16 on one rank of the CPU.
@@ -110,12 +124,17 @@ void open_run(QuantizeSubject& subject, const fs::path& folder, const fs::path& 
   refuse_8_bit(read.metadata, subject.file);
   subject.metadata = read.metadata;
   subject.asked = config.quantize;
+  const std::string trained = config_of_folder(folder, {}, registry.known()).quantize.scheme;
+  if (trained != "none") subject.trained_scheme = trained;
+  std::set<std::string> requested;
+  for (const auto& set : sets) requested.insert(current_key(set.substr(0, set.find('='))));
+  check_export(folder, requested);
   if (!data.empty()) {
-    std::set<std::string> requested;
-    for (const auto& set : sets) requested.insert(current_key(set.substr(0, set.find('='))));
     config = evaluated_on(config, data, requested);
   }
   make_plain(config);
+  subject.metadata =
+      in_precision(std::move(subject.metadata), config.precision, subject.file, registry.known());
   Prepared prepared = prepare(config, registry, /*has_weights=*/true, folder, {}, /*trains=*/false);
   if (!prepared.datasets.eval) {
     throw ConfigError("[quantize] the config of " + folder.string() +
@@ -144,7 +163,8 @@ void open_whole(QuantizeSubject& subject, const fs::path& data,
   subject.asked = description.config.quantize;
   make_plain(description.config);
   auto opened = open_described(description, data, subject.file, registry, "quantize");
-  subject.metadata = read.metadata;
+  subject.metadata =
+      in_precision(read.metadata, description.config.precision, subject.file, registry.known());
   subject.data = data.empty() ? "its data" : data.string();
   const int64_t size = opened->size(), samples = subject.asked.samples;
   if (size <= samples) {

@@ -21,6 +21,7 @@ struct QuantizeSubject {
   std::filesystem::path file;  // of the whole model in fp32
   std::string data;            // in words, for the report
   QuantizeOptions asked;       // [quantize]
+  std::string trained_scheme;  // of a quantisation-aware run; empty: it trained in floating numbers
   RunConfig config;            // as prepared, without [quantize]
   Datasets datasets;
   std::unique_ptr<Dataset> later;  // DATA without its first samples; null: none is left out
@@ -38,7 +39,8 @@ struct QuantizeSubject {
 // from each other as they are, and is judged on its evaluation data or on `data`; or a whole
 // model's file with `data`, whose first samples calibrate and are left out. ConfigError for a model
 // that has 8-bit weights already, another precision than fp32 and bf16, precision.level, missing
-// data, and too few samples; other errors as `tanren eval` has them.
+// data, and too few samples; CheckpointError for a run that went on after its export; other errors
+// as `tanren eval` has them.
 std::unique_ptr<QuantizeSubject> open_subject(const std::filesystem::path& file,
                                               const std::filesystem::path& data,
                                               const std::vector<std::string>& sets,

@@ -12,6 +12,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -103,10 +104,14 @@ class Calibration::Listener final : public OperatorListener {
 WeightReaders weights_to_quantize(const std::vector<ParameterReaders>& found,
                                   const std::vector<std::string>& keep) {
   std::vector<std::string> names;
-  WeightReaders readers;
+  std::set<std::string> kept;  // first names
   for (const auto& parameter : found) {
     names.push_back(parameter.name);
-    if (!parameter.reader || matches_any(keep, parameter.name)) continue;
+    if (matches_any(keep, parameter.name)) kept.insert(parameter.first);
+  }
+  WeightReaders readers;
+  for (const auto& parameter : found) {
+    if (!parameter.reader || kept.count(parameter.first) > 0) continue;
     readers.emplace(parameter.name, *parameter.reader);
   }
   check_matches("[quantize] keep", keep, names);

@@ -24,7 +24,8 @@ using WeightReaders = std::map<std::string, WeightReader, std::less<>>;
 using InputScales = std::map<std::string, InputScale, std::less<>>;
 
 // Those of `found`, the parameters of a task, that an 8-bit operator can read and no pattern of
-// `keep` matches. Throws a ConfigError for a pattern that matches none of all parameters.
+// `keep` matches by any of its names. Throws a ConfigError for a pattern that matches none of all
+// parameters.
 WeightReaders weights_to_quantize(const std::vector<ParameterReaders>& found,
                                   const std::vector<std::string>& keep);
 

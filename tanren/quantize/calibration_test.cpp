@@ -263,6 +263,15 @@ TEST(QuantizedParameters, keep_leaves_out_what_a_pattern_matches_and_refuses_one
   EXPECT_EQ(all.at("projection.weight"), WeightReader::projection);
   EXPECT_EQ(all.at("conv.weight"), WeightReader::convolution);
   EXPECT_EQ(all.size(), 5u);
+  const auto alias = std::make_shared<torch::nn::Module>();
+  alias->register_parameter("weight", reading.model->in);
+  reading.model->register_module("alias", alias);
+  const auto again = find_readers(reading.task(), ReadingTask::batch(2));
+  EXPECT_EQ(weights_to_quantize(again, {}).count("alias.weight"), 1u);
+  for (const char* name : {"in.weight", "alias.weight"}) {
+    const auto kept = weights_to_quantize(again, {name});
+    EXPECT_EQ(kept.count("in.weight") + kept.count("alias.weight"), 0u) << name;
+  }
   const auto left = weights_to_quantize(found, {"in.*", "unused.weight"});
   EXPECT_EQ(left.size(), 4u);
   EXPECT_EQ(left.count("in.weight"), 0u);

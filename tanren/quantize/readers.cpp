@@ -244,8 +244,11 @@ std::vector<ParameterReaders> find_readers(const Task& task, const Batch& batch)
     run_dry(task, without_memory(batch));
   }
   std::vector<ParameterReaders> found;
+  std::unordered_map<const at::TensorImpl*, std::string> firsts;
   for (const auto& item : task.module->named_parameters()) {
     found.push_back(judged(item.key(), item.value(), notebook.find(item.value())));
+    found.back().first =
+        firsts.try_emplace(item.value().unsafeGetTensorImpl(), item.key()).first->second;
   }
   return found;
 }

@@ -22,6 +22,8 @@ struct ParameterReaders {
   std::optional<WeightReader> reader;
   // What reads it, or why it stays: "linear and embedding", "narrow reads it".
   std::string why;
+  // Of a parameter with several names, the first of them.
+  std::string first = {};
 };
 
 // Every parameter by every name that it has, in the module's order. `batch` gives the fields, their

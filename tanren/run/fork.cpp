@@ -75,6 +75,17 @@ void check_model(const fs::path& checkpoint, const TensorMap& here, const Tensor
                           checkpoint.string()));
 }
 
+// Norms are folded, and scales measured, at step 0 alone.
+void check_rounding(const ForkLook& look) {
+  for (const char* key : {"quantize.scheme", "quantize.keep"}) {
+    if (!look.differs(key)) continue;
+    refuse_fork(look.checkpoint, std::string("another ") + key,
+                fmt::format("keep it, or begin at step 0 with the weights: --set "
+                            "model.init_from={} in place of the fork",
+                            look.checkpoint.string()));
+  }
+}
+
 // Epochs count steps only where the data and their batches are as before.
 void check_epochs(const ForkLook& look, const std::string& anew, int64_t step, const Cursor& at) {
   const Plan& plan = look.prepared.plan;
@@ -242,6 +253,7 @@ Fork plan_fork(const ForkSource& source, const RunConfig& config, const Prepared
                 .changes = {},
                 .lines_before = source.lines};
   look.changes = defining_changes(look.before, config);
+  check_rounding(look);
   check_model(source.checkpoint, tensors_of(*prepared.task.module), look.saved.model.tensors);
   fork.parts = parts_that_fit(look);
   const int64_t step = first_step(look);

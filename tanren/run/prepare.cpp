@@ -206,6 +206,11 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
     prepared.optimizer = read_optimizer_start(prepared.task, config);
   }
   quantize_training(config, prepared);
+  if (prepared.optimizer && prepared.quantization && prepared.quantization->num_norms > 0) {
+    throw ConfigError(
+        "[run] optimizer.init_from has the moments of weights before batch norms are folded into "
+        "them, as quantize.scheme does at the start; drop one of them");
+  }
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialised;
   if (prepared.quantization) facts.couples_samples = false;  // batch norms are in eval mode

@@ -155,6 +155,13 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
   };
   const auto named = task.module->named_parameters();
   const auto names = named.keys();
+  // A parameter that the module has registered twice is updated once, by its first name.
+  std::set<std::string> second_names;
+  std::set<const at::TensorImpl*> known;
+  for (const auto& item : named) {
+    const bool is_new = known.insert(item.value().unsafeGetTensorImpl()).second;
+    if (!is_new && stage == nullptr) second_names.insert(item.key());
+  }
   std::vector<NamedParameter> model;
   for (const auto& item : named) model.push_back(named_parameter(item.key(), item.value(), plan));
   for (const auto& phase_spec : task.phases) {
@@ -165,6 +172,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
       std::vector<NamedParameter> all, trained;
       for (const auto& item : named) {
         if (!matches_any(spec.parameters, item.key())) continue;
+        if (second_names.count(item.key()) > 0) continue;
         all.push_back(named_parameter(item.key(), item.value(), plan));
         if (!is_ever_trained(all.back(), plan.freeze)) continue;
         if (!taken.insert(item.key()).second) {

@@ -101,6 +101,24 @@ TEST(Objectives, have_the_rates_of_layers_that_are_counted_over_the_whole_model)
   EXPECT_EQ(*phases[0].objectives[0].plan.optimizer.groups[0].learning_rate_scale, 0.125);
 }
 
+// As weights are tied in PyTorch: one tensor that two layers register.
+TEST(Objectives, update_a_parameter_of_two_names_once) {
+  Task task = of_two_objectives();
+  const auto& objective = make_phases(task, plan_of(with_defaults({})))[0].objectives[0];
+  const size_t before = objective.parameters.size();
+  ASSERT_GT(before, 0u);
+  const auto twin = std::make_shared<torch::nn::Module>();
+  twin->register_parameter("weight", objective.parameters.front().tensor);
+  task.module->register_module("stages_twin", twin);
+  size_t found = 0;
+  for (const Objective& own : make_phases(task, plan_of(with_defaults({})))[0].objectives) {
+    for (const NamedParameter& parameter : own.parameters) {
+      if (parameter.tensor.is_same(twin->parameters()[0])) ++found;
+    }
+  }
+  EXPECT_EQ(found, 1u);
+}
+
 // A plan made by hand may leave the decay to the kind of optimizer.
 TEST(Objectives, have_the_decay_of_the_kind_where_none_is_given) {
   const auto phases = make_phases(of_two_objectives(), plan_of({}));

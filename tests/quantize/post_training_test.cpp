@@ -15,6 +15,7 @@
 #include "tanren/post_training/quantize_model.h"
 #include "tanren/quantize/calibration.h"
 #include "tanren/run/run.h"
+#include "tanren/run/run_folder.h"
 #include "tanren/train/build.h"
 
 #include <gtest/gtest.h>
@@ -26,6 +27,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <memory>
@@ -378,6 +380,44 @@ TEST_F(QuantizedRuns, a_whole_model_calibrates_on_the_first_of_the_data_and_is_j
   fs::remove(file);
   TANREN_EXPECT_CONTAINS(refusal(file.parent_path(), {}), "which a run writes when it finishes");
   EXPECT_FALSE(fs::exists(at("refused")));
+}
+
+TEST_F(QuantizedRuns,
+       of_old_exports_and_of_8_bit_trainings_are_refused_before_anything_is_measured) {
+  const fs::path place = mlp();
+  TANREN_EXPECT_CONTAINS(refusal(place, {"evaluate.checkpoint=best"}), "drop evaluate.checkpoint");
+  std::ofstream(at("file")) << "x";
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] {
+                           (void)quantize_file({.model = place, .out = at("file/x")}, {});
+                         }),
+                         "is no folder that this user may write to");
+  RunConfig config =
+      config_of_folder(place, {"run.steps=200", "run.stop_after=70"}, Registry().known());
+  run({.config = config, .folder = place, .requested = {"run.steps"}}, {});
+  TANREN_EXPECT_CONTAINS(refusal(place, {}), "went on after its export");
+
+  config = config_of_folder(place, {"quantize.scheme=dynamic", "run.steps=4"}, Registry().known());
+  run({.config = config, .folder = at("trained")}, {});
+  ASSERT_TRUE(fs::exists(at("trained") / "quantized" / kWholeFile));
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] {
+                           (void)quantize_file({.model = at("trained"), .replaces = true}, {});
+                         }),
+                         "is the place of its own 8-bit model; name another folder with --out");
+}
+
+// On a processor with products in bf16, auto would be another precision.
+TEST_F(QuantizedRuns, are_written_in_the_precision_that_was_measured) {
+  const fs::path file = mlp() / kWholeFile;
+  for (const char* mode : {"fp32", "bf16"}) {
+    const fs::path out = at(std::string("in ") + mode);
+    (void)quantize_file({.model = file,
+                         .data = at("eval.csv"),
+                         .out = out,
+                         .sets = {"quantize.samples=16", "quantize.scheme=dynamic",
+                                  std::string("precision.mode=") + mode}},
+                        {});
+    EXPECT_EQ(load_model(out / kWholeFile).config.precision.mode, mode);
+  }
 }
 
 TEST_F(QuantizedRuns, a_module_of_ones_own_is_quantised_in_a_program_and_written) {

@@ -292,6 +292,17 @@ TEST_F(QatRun, on_ranks_that_are_threads_is_that_of_one_rank) {
   }
 }
 
+// Norms are folded at step 0 alone.
+TEST_F(QatRun, is_no_fork_of_a_plain_run) {
+  auto config = short_config("fp32");
+  config.quantize = QuantizeOptions();
+  go(config, "plain");
+  config.quantize.scheme = "weights";
+  config.run.fork_from = place("plain").string();
+  TANREN_EXPECT_CONTAINS(testing::error_of<InputError>([&] { go(config, "fork"); }),
+                         "another quantize.scheme");
+}
+
 TEST_F(QatRun, ends_with_an_8_bit_model_that_scores_as_its_evaluations_did) {
   const auto config = short_config("fp32");
   const RunOutput output = go(config, "run");
