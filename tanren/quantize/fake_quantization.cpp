@@ -7,13 +7,13 @@
 #include "tanren/quantize/fake_scope.h"
 #include "tanren/quantize/quantized_names.h"
 #include "tanren/quantize/readers.h"
+#include "tanren/quantize/task_within.h"
 
 #include <fmt/format.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <unordered_map>
@@ -31,16 +31,6 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string::npos) return {"", name};
   return {name.substr(0, dot), name.substr(dot + 1)};
-}
-
-template <class Result, class... Arguments>
-std::function<Result(Arguments...)> faked_within(const std::shared_ptr<const FakeLayers>& layers,
-                                                 std::function<Result(Arguments...)> inner) {
-  if (!inner) return inner;
-  return [layers, inner = std::move(inner)](Arguments... arguments) {
-    const FakeScope scope(layers);
-    return inner(std::forward<Arguments>(arguments)...);
-  };
 }
 
 // Why a weight of two dims or more is not among the layers.
@@ -117,20 +107,7 @@ Task fake_quantized(Task task, const FakeQuantization& how) {
   }
   const auto layers = std::make_shared<const FakeLayers>(*task.module, how);
   layers->make_norms_still();
-  for (PhaseSpec& phase : task.phases) {
-    phase.forward = faked_within(layers, std::move(phase.forward));
-  }
-  task.predict = faked_within(layers, std::move(task.predict));
-  task.generate = faked_within(layers, std::move(task.generate));
-  if (task.predict_rows) {
-    const auto shared_work = faked_within(layers, std::move(task.predict_rows));
-    task.predict_rows = [layers, shared_work](const Batch& batch) {
-      PredictionRows rows = shared_work(batch);
-      rows.part = faked_within(layers, std::move(rows.part));
-      return rows;
-    };
-  }
-  return task;
+  return task_within<FakeScope>(std::move(task), layers);
 }
 
 void set_input_scales(const torch::nn::Module& module, const FakeQuantization& how,
