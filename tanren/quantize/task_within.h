@@ -1,5 +1,5 @@
-// task_within: a task whose forwards, predict, predict_rows with its parts, and generate each run in
-// a Scope of their own. Called by quantized_task and fake_quantization.
+// task_within: a task whose forwards, predict, predict_rows with its parts, and generate each run
+// in a Scope of their own. Called by quantized_task and fake_quantization.
 #pragma once
 
 #include "tanren/base/task.h"
