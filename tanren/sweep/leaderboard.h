@@ -1,0 +1,25 @@
+// The trials of a study in the order of their success, as text and as JSON. Pure functions. Called
+// by the verb sweep and by programs.
+#pragma once
+
+#include "tanren/sweep/study.h"
+
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+// Trials with a value by the step that they reached, highest first, and the value, best first; then
+// those without, by outcome and id. A trial that another answers for stands behind it.
+std::vector<const TrialRecord*> ranked(const Study& study);
+
+// "finished", "paused", "running", …; a paused trial of a study that is done was "stopped".
+std::string state_text(const Study& study, const TrialRecord& record);
+
+// {"metric", "mode", "done", "trials": [{"rank", "trial", "state", "value", "step", "values",
+// "reason", "same_as", "fork_of", "fork_step", "metrics"}]}, with a line end.
+std::string leaderboard_json(const Study& study);
+// A table for a terminal: the first `rows` trials, and how many there are of each outcome.
+std::string leaderboard_text(const Study& study, size_t rows = 20);
+
+}  // namespace tanren

@@ -1,0 +1,98 @@
+// Space: the dimensions of a search and the points in it. A dimension is a range of numbers or a
+// list of choices; one with a condition exists only where another has a certain value. Pure values
+// and functions: no draw is kept, so that each is decided by the numbers that the caller gives.
+// Called by samplers, schedulers and Study; programs make one for a Study.
+#pragma once
+
+#include "tanren/config/sections/sweep.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+// One coordinate per dimension of the Space: the number itself in a range, the index of a choice,
+// kNotThere in a dimension that the point does not have.
+using SpacePoint = std::vector<double>;
+constexpr double kNotThere = std::numeric_limits<double>::quiet_NaN();
+
+// Key and value as --set takes it, in the order of the dimensions.
+using TrialValues = std::vector<std::pair<std::string, std::string>>;
+
+class Space {
+ public:
+  // ConfigError with all problems of the dimensions (space_rules.h), a line each.
+  Space(std::vector<DimensionOptions> dimensions);  // NOLINT(google-explicit-constructor)
+  Space(std::initializer_list<DimensionOptions> dimensions)
+      : Space(std::vector<DimensionOptions>(dimensions)) {}
+
+  const std::vector<DimensionOptions>& dimensions() const { return dimensions_; }
+  size_t size() const { return dimensions_.size(); }
+  // The dimension of that key; size() if there is none.
+  size_t index_of(const std::string& key) const;
+
+  bool is_range(size_t dimension) const { return dimensions_[dimension].values.empty(); }
+  // Of a dimension that is no range.
+  int64_t num_choices(size_t dimension) const;
+
+  // The ends of a range where samplers work: logarithms on a log scale, half a number beyond both
+  // ends if only whole numbers count, so that each has the same room.
+  double lower(size_t dimension) const { return bounds_[dimension].first; }
+  double upper(size_t dimension) const { return bounds_[dimension].second; }
+  double scaled(size_t dimension, double value) const;
+  // The value of the range that belongs to a scaled number: rounded if whole, within the ends.
+  double unscaled(size_t dimension, double scaled) const;
+
+  // The value at `share`, in [0, 1), of the dimension: each part of the scale, or each choice, has
+  // the same probability if `share` is uniform.
+  double value_at(size_t dimension, double share) const;
+
+  // The point whose coordinates are `value(dimension)`, asked only for the dimensions that it has,
+  // each after the one that its condition names.
+  SpacePoint point(const std::function<double(size_t dimension)>& value) const;
+  // Whether a point has the dimension. `point` must hold the dimension that its condition names.
+  bool has(const SpacePoint& point, size_t dimension) const;
+
+  // What the journal keeps and a trial gets. A number is the shortest text that reads back as the
+  // same double.
+  TrialValues values_of(const SpacePoint& point) const;
+  // InputError for values that are not of this space.
+  SpacePoint point_of(const TrialValues& values) const;
+
+  // The points of the grid: every choice, and `points` numbers of a range, evenly spread over its
+  // scale; whole numbers that round to the same one count once. ConfigError if a range has no
+  // points. At most 2^40, which stands for more, too.
+  int64_t grid_size() const;
+  // The point of that number, below grid_size(). The last dimension varies fastest.
+  SpacePoint grid_point(int64_t number) const;
+
+  // A point near `point`, as population-based training needs it: each number × 0.8 or × 1.2, each
+  // choice replaced by a neighbour in its list, or, with probability 1/4, drawn anew (Jaderberg et
+  // al. 1711.09846; Ray's defaults). `share(dimension, use)`: uniform numbers in [0, 1), by what
+  // they are used for, 0 to 2.
+  SpacePoint perturbed(const SpacePoint& point,
+                       const std::function<double(size_t dimension, int64_t use)>& share) const;
+
+ private:
+  double grid_value(size_t dimension, int64_t number) const;
+  int64_t num_values(size_t dimension) const;              // of the grid
+  int64_t subtree_size(size_t dimension) const;            // with the dimensions under it
+  int64_t children_size(size_t dimension, int64_t choice) const;
+  void place(SpacePoint& point, size_t dimension, int64_t number) const;
+
+  std::vector<DimensionOptions> dimensions_;
+  std::vector<std::pair<double, double>> bounds_;  // of ranges, scaled
+  struct Condition {
+    size_t dimension;  // size(): none
+    int64_t choice;
+  };
+  std::vector<Condition> conditions_;
+  std::vector<size_t> order_;  // of the dimensions, each after the one that its condition names
+};
+
+}  // namespace tanren

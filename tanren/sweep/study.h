@@ -1,0 +1,107 @@
+// Study: a search for good values, as ask and tell. Everything that it decides is a pure function of
+// its journal: opened again on the same file, it continues as if it had never been closed. Trials
+// that were running then are handed out first. Not thread-safe. Called by the verb sweep and by
+// programs:
+//
+//   tanren::Study study(space, {.sampler = "tpe", .trials = 50, .journal = "search.jsonl"});
+//   while (const auto trial = study.ask()) study.tell(*trial, cost_of(trial->number("angle")));
+#pragma once
+
+#include "tanren/sweep/journal.h"
+#include "tanren/sweep/sampler.h"
+#include "tanren/sweep/scheduler.h"
+#include "tanren/sweep/space.h"
+#include "tanren/sweep/trial.h"
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace tanren {
+
+struct StudyEvent;
+
+struct StudyOptions {
+  std::string sampler = "tpe";     // grid, random, tpe
+  std::string scheduler = "none";  // none, asha, pbt
+  int64_t trials = 0;              // 0: all points of a grid
+  bool lower_is_better = true;
+  std::string metric = "value";  // what the value is called, for reports
+  uint64_t seed = 0;
+  int64_t steps = 0;       // of a whole trial; asha and pbt need it
+  int64_t first_rung = 0;  // asha
+  int64_t reduction = 4;   // asha
+  int64_t interval = 0;    // pbt
+  std::filesystem::path journal;  // empty: in memory
+};
+
+class Study {
+ public:
+  // Opens the journal, or begins it. ConfigError for options that do not go together, or that
+  // differ from those that the journal began with (the keys are listed; `trials` may grow, but not
+  // for pbt). InputError as Journal, and for a line that is not of this study.
+  Study(Space space, StudyOptions options);
+  ~Study();
+  Study(Study&&) noexcept;
+
+  // The next work, whose line is on the disk before it is returned. Empty: nothing until a running
+  // trial is told, or nothing any more (is_done()). New trials of the values of an earlier one are
+  // answered by it and never returned. RunError if the journal cannot be written.
+  std::optional<Trial> ask();
+
+  // The trial reached trial.until with this value of the metric. One that is not finite means
+  // diverged.
+  void tell(const Trial& trial, double value);
+  // The trial did not get there. `outcome`: not finished or stopped; refused: unless it was alone,
+  // the trial waits and runs once more, alone, at the end. `reason`: one line. `step`: the last it
+  // reached.
+  void tell(const Trial& trial, TrialOutcome outcome, const std::string& reason = "",
+            int64_t step = 0);
+  // A value on the way, for reports. A step that is not above the last one reported changes nothing,
+  // so a resumed trial may report again.
+  void report(const Trial& trial, int64_t step, double value);
+
+  // Nothing runs, and nothing will.
+  bool is_done() const;
+  // All trials, by id.
+  const std::vector<TrialRecord>& records() const { return records_; }
+  // The ended or paused trial with the best value at the highest step; null: none has a value.
+  const TrialRecord* best() const;
+
+  const Space& space() const { return space_; }
+  const StudyOptions& options() const { return options_; }
+
+  // For a child process that goes on as a fork: lets go of the journal.
+  void leave_journal() { journal_.leave(); }
+
+ private:
+  void begin();
+  void open_lines(const std::vector<std::string>& lines);
+  void write(const StudyEvent& event);
+  void check(const StudyEvent& event) const;
+  void apply(const StudyEvent& event);
+  void apply_start(const StudyEvent& event);
+  void apply_end(const StudyEvent& event);
+  // The decision that is carried out now. Empty: nothing to hand out.
+  std::optional<Trial> carry_out(const Decision& decision);
+  Trial work_of(const TrialRecord& record) const;
+  TrialRecord& running(const Trial& trial);
+
+  Space space_;
+  StudyOptions options_;
+  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<Scheduler> scheduler_;
+  Journal journal_;
+  std::vector<TrialRecord> records_;
+  std::unordered_map<std::string, int64_t> by_values_;  // the first trial of some values
+  std::deque<int64_t> interrupted_;                     // running when the journal was opened
+  std::deque<int64_t> waiting_;                         // refused once
+  int64_t num_running_ = 0;
+};
+
+}  // namespace tanren
