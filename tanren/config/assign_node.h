@@ -108,6 +108,7 @@ inline bool assign(const toml::node& node, std::map<std::string, double>& member
 // Lists of tables are read table by table: see append_table().
 inline bool assign(const toml::node&, std::vector<GroupOptions>&, bool) { return false; }
 inline bool assign(const toml::node&, std::vector<UnfreezeOptions>&, bool) { return false; }
+inline bool assign(const toml::node&, std::vector<DimensionOptions>&, bool) { return false; }
 
 inline bool assign(const toml::node& node, const Field& field) {
   return std::visit(

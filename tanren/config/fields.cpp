@@ -51,6 +51,7 @@ std::vector<Field> fields_of(RunConfig& config) {
   section("generate", config.generate);
   section("predict", config.predict);
   section("quantize", config.quantize);
+  section("sweep", config.sweep);
   return list.fields;
 }
 
@@ -67,7 +68,8 @@ std::vector<std::string> keys_of(const std::vector<Field>& fields) {
 }
 
 bool is_table_list(const Field& field) {
-  return field.is<std::vector<GroupOptions>>() || field.is<std::vector<UnfreezeOptions>>();
+  return field.is<std::vector<GroupOptions>>() || field.is<std::vector<UnfreezeOptions>>() ||
+         field.is<std::vector<DimensionOptions>>();
 }
 
 std::vector<Field> append_table(const Field& list) {
@@ -77,6 +79,9 @@ std::vector<Field> append_table(const Field& list) {
   if (list.is<std::vector<GroupOptions>>()) return append(list.as<std::vector<GroupOptions>>());
   if (list.is<std::vector<UnfreezeOptions>>()) {
     return append(list.as<std::vector<UnfreezeOptions>>());
+  }
+  if (list.is<std::vector<DimensionOptions>>()) {
+    return append(list.as<std::vector<DimensionOptions>>());
   }
   return {};
 }

@@ -44,7 +44,8 @@ using Member = std::variant<std::string*, bool*, int64_t*, double*, std::optiona
                             std::optional<int64_t>*, std::optional<double>*,
                             std::vector<std::string>*, std::vector<int64_t>*, std::vector<double>*,
                             std::map<std::string, std::string>*, std::map<std::string, double>*,
-                            std::vector<GroupOptions>*, std::vector<UnfreezeOptions>*>;
+                            std::vector<GroupOptions>*, std::vector<UnfreezeOptions>*,
+                            std::vector<DimensionOptions>*>;
 
 struct Field {
   std::string key;  // such as "run.steps"
@@ -98,6 +99,8 @@ void fields(FieldList& add, MetricsOptions& o);
 void fields(FieldList& add, GenerateOptions& o);
 void fields(FieldList& add, PredictOptions& o);
 void fields(FieldList& add, QuantizeOptions& o);
+void fields(FieldList& add, DimensionOptions& o);
+void fields(FieldList& add, SweepOptions& o);  // sweep.space is one field
 
 // The fields of one section or table. Each key is `prefix` and the name in the section.
 template <typename Options>

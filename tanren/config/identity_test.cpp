@@ -94,6 +94,10 @@ struct Change {
     value.push_back({{"*"}, std::nullopt, 0.0});
   }
   void operator()(std::vector<UnfreezeOptions>& value) const { value.push_back({{"a.*"}, 7}); }
+  void operator()(std::vector<DimensionOptions>& value) const {
+    value.push_back({.key = "clip.norm", .low = 0.5, .high = 2.0, .points = 3});
+    value.push_back({.key = "optimizer.kind", .values = {"sgd", "lion"}});
+  }
 };
 
 void change(const Field& field) {
@@ -198,7 +202,16 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "generate.stop_token",
                                             "predict.scores",
                                             "predict.broken",
-                                            "quantize.tolerance"}));
+                                            "quantize.tolerance",
+                                            "sweep.trials",
+                                            "sweep.metric",
+                                            "sweep.mode",
+                                            "sweep.sampler",
+                                            "sweep.scheduler",
+                                            "sweep.first_rung",
+                                            "sweep.reduction",
+                                            "sweep.interval",
+                                            "sweep.space"}));
 }
 
 TEST(Identity, how_it_is_evaluated_may_change_unless_evaluations_decide_over_the_run) {
@@ -401,6 +414,9 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   }
   const std::vector<std::string> of_quantize = {"scheme", "keep", "samples", "range", "tolerance"};
   for (const auto& key : of_quantize) covered.insert("quantize." + key);  // below
+  for (const auto& key : all_keys()) {
+    if (key.starts_with("sweep.")) covered.insert(key);  // sections/sweep_test.cpp
+  }
   for (const char* of_o2 : {"keep_batchnorm_fp32", "master_weights"}) {   // the same
     covered.insert(std::string("precision.") + of_o2);
   }
@@ -423,6 +439,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
           "run.steps",  "model.kind",   "data.train.kind", "data.eval.kind", "optimizer.kind",
           "model.loss", "average.kind", "model.from_hf",   "run.fork_from",  "data.split"};
       for (const auto& key : of_quantize) left.insert("quantize." + key);
+      if (field.key.starts_with("sweep.")) continue;
       if (synthetic) left.insert("data.encoding");  // there is no text
       for (const auto& key : of_other_kinds()) left.insert(key);
       for (const char* key : {"beta1", "beta2", "eps", "amsgrad"}) {

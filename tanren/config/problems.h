@@ -72,6 +72,7 @@ void check_metrics(Problems& p, const MetricsOptions& o);
 void check_generate(Problems& p, const GenerateOptions& o);
 void check_predict(Problems& p, const PredictOptions& o);
 void check_quantize(Problems& p, const RunConfig& config);
+void check_sweep(Problems& p, const RunConfig& config);
 void check_best(Problems& p, const RunConfig& config);  // checkpoint.best
 void check_early_stop(Problems& p, const RunConfig& config);
 void check_average(Problems& p, const RunConfig& config);
@@ -92,5 +93,8 @@ void check_columns_pair(Problems& p, const DataOptions& o);
 void check_steering(Problems& p, const RunConfig& config, const std::string& section,
                     const std::string& switch_key, const std::string& metric,
                     const std::string& mode);
+// The second half of that: `metric` is measured, and its direction is known.
+void check_metric(Problems& p, const RunConfig& config, const std::string& section,
+                  const std::string& metric, const std::string& mode);
 
 }  // namespace tanren

@@ -24,6 +24,7 @@
 #include "tanren/config/sections/quantize.h"
 #include "tanren/config/sections/run.h"
 #include "tanren/config/sections/schedule.h"
+#include "tanren/config/sections/sweep.h"
 
 #include <map>
 #include <set>
@@ -52,6 +53,7 @@ struct RunConfig {
   GenerateOptions generate;
   PredictOptions predict;
   QuantizeOptions quantize;
+  SweepOptions sweep;
   std::set<std::string> asked;  // full keys that the file or --set gave
 };
 

@@ -37,6 +37,7 @@ void check_all(Problems& p, const RunConfig& config, const KnownKinds& known) {
   check_early_stop(p, config);
   check_average(p, config);
   check_evaluated(p, config.evaluate);
+  check_sweep(p, config);
 }
 
 // A config in which no text is one of its allowed words, except possibly the text of `key`.
@@ -59,6 +60,11 @@ void check_steering(Problems& p, const RunConfig& config, const std::string& sec
   } else {
     p.check(config.evaluate.every > 0, needs + "set evaluate.every");
   }
+  check_metric(p, config, section, metric, mode);
+}
+
+void check_metric(Problems& p, const RunConfig& config, const std::string& section,
+                  const std::string& metric, const std::string& mode) {
   const auto known = measured_values(config.evaluate);
   if (std::find(known.begin(), known.end(), metric) == known.end()) {
     const auto near = nearest(metric, known);

@@ -23,6 +23,7 @@ constexpr const char* kTypeNames[] = {"text",
                                       "a table of plain values",
                                       "a table of numbers",
                                       "a list of tables",
+                                      "a list of tables",
                                       "a list of tables"};
 
 static_assert(std::size(kTypeNames) == std::variant_size_v<Member>);
@@ -61,6 +62,7 @@ std::string table_text(const std::vector<Field>& fields) {
 }
 std::string toml_text(GroupOptions group) { return table_text(fields_of(group)); }
 std::string toml_text(UnfreezeOptions unfreeze) { return table_text(fields_of(unfreeze)); }
+std::string toml_text(DimensionOptions dimension) { return table_text(fields_of(dimension)); }
 
 template <typename T>
 std::string toml_text(const std::vector<T>& values) {

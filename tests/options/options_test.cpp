@@ -495,6 +495,15 @@ const std::map<std::string, std::string> kElsewhere = {
     {"predict.scores", "predict_test: writes the score of every class if it is asked to"},
     {"predict.broken", "predict_test: leaves null in place of broken rows"},
     {"metrics.tensorboard_every", "tensorboard_sink_test"},
+    {"sweep.trials", "study_test: a sweep starts so many"},
+    {"sweep.metric", "leaderboard_test"},
+    {"sweep.mode", "corners_test: the direction of a study"},
+    {"sweep.sampler", "sampler_test"},
+    {"sweep.scheduler", "scheduler_test"},
+    {"sweep.first_rung", "scheduler_test"},
+    {"sweep.reduction", "scheduler_test"},
+    {"sweep.interval", "scheduler_test"},
+    {"sweep.space", "corners_test"},
     {"data.encoding", "day_test: a text that is no UTF-8"},
 };
 

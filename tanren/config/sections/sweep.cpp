@@ -1,0 +1,208 @@
+#include "tanren/config/sections/sweep.h"
+
+#include "tanren/base/text.h"
+#include "tanren/config/fields.h"
+#include "tanren/config/objective_keys.h"
+#include "tanren/config/problems.h"
+#include "tanren/config/space_rules.h"
+#include "tanren/config/synonyms.h"
+#include "tanren/config/value_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string_view>
+
+namespace tanren {
+
+void fields(FieldList& add, DimensionOptions& o) {
+  add("key", &o.key, Identity::free, "The key whose values are searched, such as model.hidden.");
+  add("low", &o.low, Identity::free, "Lower end of a range; a trial may have it.");
+  add("high", &o.high, Identity::free, "Upper end of a range; a trial may have it.");
+  add("scale", &o.scale, Identity::free,
+      "How a range is searched: linear, log (each power of ten alike).");
+  add("whole", &o.whole, Identity::free,
+      "true: whole numbers of the range only. A key that takes whole numbers has them anyway.");
+  add("points", &o.points, Identity::free,
+      "sampler grid: how many numbers of the range, with both ends, ≥ 2.");
+  add("values", &o.values, Identity::free,
+      "Instead of a range: the choices, each as --set takes it (\"[64, 64]\" is a list).",
+      TextKind::number_or_word);
+  add("when", &o.when, Identity::free,
+      "\"KEY=VALUE\": only trials whose KEY, another dimension, has VALUE have this one.");
+}
+
+void fields(FieldList& add, SweepOptions& o) {
+  add("trials", &o.trials, Identity::free,
+      "Trials that a sweep starts; pbt: its population. 0: all points of a grid.");
+  add("metric", &o.metric, Identity::free,
+      "What ranks trials: loss, or one of evaluate.metrics, of the evaluation.");
+  add("mode", &o.mode, Identity::free, "auto (by the metric), min, max.");
+  add("sampler", &o.sampler, Identity::free,
+      "Who chooses the values of a trial: grid (all combinations), random, tpe (near those of good "
+      "trials and far from those of bad ones).");
+  add("scheduler", &o.scheduler, Identity::free,
+      "Which trials go on: none (all), asha (of those that reached a rung, one of sweep.reduction), "
+      "pbt (a population, whose worst quarter is replaced by changed copies of its best).");
+  add("first_rung", &o.first_rung, Identity::free,
+      "asha: steps of the first rung, a multiple of evaluate.every; 0: evaluate.every. Each later "
+      "rung has sweep.reduction times the steps.");
+  add("reduction", &o.reduction, Identity::free,
+      "asha: of so many trials at a rung one goes on to the next, ≥ 2.");
+  add("interval", &o.interval, Identity::free,
+      "pbt: steps between exchanges, a multiple of evaluate.every; 0: evaluate.every.");
+  add("space", &o.space, Identity::free,
+      "Tables [[sweep.space]], a dimension each. With them the config is one for tanren sweep; "
+      "tanren run trains it as it stands.");
+}
+
+namespace {
+
+// Keys and sections that the sweep sets itself, or that would make trials incomparable.
+constexpr std::string_view kNotForTrials[] = {
+    "run.name",     "run.fork_from", "run.stop_after", "run.max_time", "run.device", "run.threads",
+    "memory.limit", "metrics.",      "parallel.",      "sweep.",       "evaluate.",  "checkpoint.",
+    "generate.",    "predict."};
+
+bool may_not_have(std::string_view key) {
+  return std::any_of(std::begin(kNotForTrials), std::end(kNotForTrials), [&](std::string_view no) {
+    return no.back() == '.' ? key.starts_with(no) : key == no;
+  });
+}
+
+// Rates of a model, which have no tensors.
+constexpr std::string_view kRates[] = {
+    "model.dropout",           "model.label_smoothing",  "model.embedding_dropout",
+    "model.attention_dropout", "model.residual_dropout", "model.classifier_dropout"};
+
+bool is_real(const Field& field) {
+  return field.is<double>() || field.is<std::optional<double>>();
+}
+bool is_count(const Field& field) {
+  return field.is<int64_t>() || field.is<std::optional<int64_t>>();
+}
+
+// Whether a checkpoint fits a run with another value of the key.
+bool keeps_shapes(const Field& field) {
+  const std::string key = field.key.substr(objective_prefix(field.key).size());
+  if (key.starts_with("precision.")) return false;
+  const bool is_rate = std::find(std::begin(kRates), std::end(kRates), key) != std::end(kRates);
+  return is_rate || field.info.identity == Identity::on_request ||
+         (key.starts_with("optimizer.") && is_real(field));
+}
+
+// An entry of a table is a key of its own: model.options.WIDTH, objectives.NAME.weights.TERM.
+bool is_entry(const std::vector<Field>& fields, const std::string& key) {
+  const Field* table = find_field(fields, key.substr(0, key.rfind('.')));
+  return table != nullptr && (table->is<std::map<std::string, std::string>>() ||
+                              table->is<std::map<std::string, double>>());
+}
+
+// What a dimension must be for a config, beside the rules of every space.
+void check_dimension(Problems& p, const RunConfig& config, const DimensionOptions& d) {
+  const std::string name = "sweep.space " + d.key;
+  if (may_not_have(d.key)) {
+    return p.check(false, name + ": a trial may not have this key; take it out of the space");
+  }
+  RunConfig copy = config;
+  add_objective(copy, d.key);
+  const std::vector<Field> fields = fields_of(copy);
+  const Field* field = find_field(fields, d.key);
+  if (field == nullptr) {
+    return p.check(is_entry(fields, d.key),
+                   name + ": there is no such key" + advice(d.key, keys_of(fields)));
+  }
+  const bool is_range = d.low && d.high;
+  p.check(!is_range || is_real(*field) || is_count(*field),
+          name + " takes " + type_text(*field) + ", which has no range; give values");
+  // The rules of every space say it of a range that asks for whole numbers itself.
+  const bool has_whole_ends =
+      !is_range || (std::floor(*d.low) == *d.low && std::floor(*d.high) == *d.high);
+  p.check(!is_count(*field) || d.whole || has_whole_ends,
+          name + " takes whole numbers; give whole ends");
+  const SweepOptions& o = config.sweep;
+  p.check(o.scheduler != "pbt" || keeps_shapes(*field),
+          name + ": pbt goes on from another trial's checkpoint, which may not fit another value; "
+                 "take the key out, or sweep.scheduler = \"asha\"");
+  const bool takes_momentum = is_range && d.key.ends_with("optimizer.momentum") && *d.low <= 0;
+  p.check(o.scheduler != "pbt" || !takes_momentum,
+          name + ": with pbt low must be above 0, for without momentum there is no state of it");
+  const bool changes_length = d.key == "run.steps" || d.key == "run.epochs" ||
+                              (d.key == "batch.global_batch" && config.run.epochs);
+  p.check(o.scheduler == "none" || !changes_length,
+          name + " changes the steps of a trial, and sweep.scheduler \"" + o.scheduler +
+              "\" needs the same for all; " +
+              (d.key == "batch.global_batch" ? "set run.steps instead of run.epochs"
+                                             : "take it out of the space"));
+}
+
+// Steps that must fall on evaluations. 0 stands for evaluate.every.
+void check_on_evaluations(Problems& p, const RunConfig& config, const std::string& key,
+                          int64_t steps) {
+  p.count(key, steps, 0);
+  const int64_t every = config.evaluate.every;
+  p.check(every <= 0 || steps <= 0 || steps % every == 0,
+          fmt::format("{} is {} and evaluate.every is {}; trials are judged by evaluations, so take "
+                      "a multiple",
+                      key, steps, every));
+  const int64_t used = steps > 0 ? steps : every;
+  p.check(!config.run.steps || used < *config.run.steps,
+          fmt::format("{} is {} and run.steps is {}; no trial would be judged before its end",
+                      key, used, config.run.steps.value_or(0)));
+}
+
+void check_scheduler(Problems& p, const RunConfig& config) {
+  const SweepOptions& o = config.sweep;
+  if (o.scheduler == "asha") {
+    check_on_evaluations(p, config, "sweep.first_rung", o.first_rung);
+    p.within("sweep.reduction", static_cast<double>(o.reduction), 2, 1024, true);
+  } else {
+    p.unused("sweep.", {"first_rung", "reduction"}, "sweep.scheduler", o.scheduler);
+  }
+  if (o.scheduler == "pbt") {
+    check_on_evaluations(p, config, "sweep.interval", o.interval);
+    p.check(o.trials >= 2, fmt::format("sweep.trials is {}; pbt needs 2 or more", o.trials));
+  } else {
+    p.unused("sweep.", {"interval"}, "sweep.scheduler", o.scheduler);
+  }
+}
+
+}  // namespace
+
+void check_sweep(Problems& p, const RunConfig& config) {
+  const SweepOptions& o = config.sweep;
+  p.one_of("sweep.sampler", o.sampler, {"grid", "random", "tpe"});
+  p.one_of("sweep.scheduler", o.scheduler, {"none", "asha", "pbt"});
+  p.one_of("sweep.mode", o.mode, {"auto", "min", "max"});
+  p.count("sweep.trials", o.trials, 0);
+  if (o.space.empty()) {
+    for (const std::string& key : p.changed) {
+      p.check(!key.starts_with("sweep."),
+              key + " has no meaning without [[sweep.space]]; add tables, or drop it");
+    }
+    return;
+  }
+  p.check(o.trials > 0 || o.sampler == "grid",
+          "sweep.trials is 0, which stands for all points of a grid; set it");
+  for (const auto& [key, what] : space_problems(o.space)) {
+    p.check(false, "sweep.space" + (key.empty() ? "" : " " + key) + ": " + what);
+  }
+  for (const DimensionOptions& dimension : o.space) {
+    if (!dimension.key.empty()) check_dimension(p, config, dimension);
+    const bool is_range = dimension.values.empty();
+    p.check(o.sampler != "grid" || !is_range || dimension.points,
+            "sweep.space " + dimension.key + ": a range in a grid needs points");
+    p.check(o.sampler == "grid" || !is_range || !dimension.points,
+            "sweep.space " + dimension.key + ": points are of sampler grid; drop them");
+  }
+  check_scheduler(p, config);
+  if (o.scheduler != "none") {
+    check_steering(p, config, "sweep.", "scheduler", o.metric, o.mode);
+  } else {
+    p.check(has_evaluation(config.data),
+            "sweep.space needs evaluations, which rank the trials; add [data.eval]");
+    check_metric(p, config, "sweep.", o.metric, o.mode);
+  }
+}
+
+}  // namespace tanren
