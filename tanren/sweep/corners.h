@@ -1,5 +1,5 @@
-// Configs of trials: what a config file becomes with the values of a trial, and the problems of such
-// configs, found before any trial starts. Called by the verb sweep and by tanren plan.
+// Configs of trials: what a config file becomes with the values of a trial, and the problems of
+// such configs, found before any trial starts. Called by the verb sweep and by tanren plan.
 #pragma once
 
 #include "tanren/config/known_kinds.h"
@@ -24,7 +24,7 @@ StudyOptions study_options_of(const RunConfig& config, int64_t steps);
 RunConfig trial_config(const std::filesystem::path& file, const std::vector<std::string>& sets,
                        const TrialValues& values, const KnownKinds& known);
 
-// The points whose configs are tried: all combinations of choices and ends of ranges, if these are
+// The points whose configs are tried: all combinations of choices and ends of ranges if there are
 // at most `most`; else each choice and end with the others at their first and at their last.
 std::vector<SpacePoint> corners_of(const Space& space, int64_t most = 256);
 

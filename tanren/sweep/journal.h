@@ -1,7 +1,7 @@
-// Journal: a file of JSON lines that only grows. Each line ends with a sum over itself and all lines
-// before it, so that a line that was changed, dropped or moved is found. One process writes it, and
-// holds a lock. A last line without its line end, which a crash leaves, is cut. Called by Study; the
-// format is in docs/file-formats.md.
+// Journal: a file of JSON lines that only grows. Each line ends with a sum over itself and all
+// lines before it, so that a line that was changed, dropped or moved is found. One process writes
+// it, and holds a lock. A last line without its line end, which a crash leaves, is cut. Called by
+// Study.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,8 @@ class Journal {
 // The sum that follows `sum` after a line: FNV-1a of 64 bits, which is five lines in any language.
 uint64_t next_sum(uint64_t sum, std::string_view object);
 
-// The lines of a journal that somebody else may be writing, checked as by Journal. Takes no lock and
-// changes nothing.
+// The lines of a journal that somebody else may be writing, checked as by Journal. Takes no lock
+// and changes nothing.
 std::vector<std::string> read_journal(const std::filesystem::path& file);
 
 }  // namespace tanren

@@ -15,8 +15,10 @@ namespace tanren {
 
 class ParzenMixture {
  public:
-  // `points`: the centres; may be empty. `space` must outlive the mixture.
-  ParzenMixture(const Space& space, const std::vector<const SpacePoint*>& points);
+  // `points`: the centres; may be empty. `weights`: of the kernels, ≥ 0 with mean 1, to which the
+  // broad one adds a weight of 1; empty: all are 1. `space` must outlive the mixture.
+  ParzenMixture(const Space& space, const std::vector<const SpacePoint*>& points,
+                const std::vector<double>& weights);
 
   // A point drawn from the mixture. `share(dimension)`: uniform numbers in [0, 1); dimension
   // space.size() chooses the kernel.
@@ -27,18 +29,28 @@ class ParzenMixture {
   double log_density(const SpacePoint& point) const;
 
  private:
-  // Of one kernel in one range.
-  struct Normal {
-    double mean = 0, deviation = 1;  // scaled
-    double below = 0, inside = 1;    // probability below the range, and in it
-    double log_scale = 0;            // of deviation × inside
+  // The kernels in one dimension.
+  struct Range {
+    std::vector<double> mean, deviation;  // scaled
+    std::vector<double> offset;           // of the log density: - log(deviation × share inside)
+  };
+  struct Choices {
+    std::vector<double> shares, logs;  // a row of all choices per kernel
   };
 
+  void add_range(size_t dimension, const std::vector<const SpacePoint*>& points);
+  void add_choices(size_t dimension, const std::vector<const SpacePoint*>& points);
+  double draw_in_range(size_t dimension, size_t kernel, double share) const;
+  double draw_choice(size_t dimension, size_t kernel, double share) const;
+
   const Space& space_;
-  size_t num_kernels_;                          // the last one is broad
-  std::vector<std::vector<Normal>> normals_;    // by dimension and kernel; empty for choices
-  // By dimension, kernel and choice, in one row each; empty for ranges.
-  std::vector<std::vector<double>> shares_, log_shares_;
+  std::vector<double> weights_, log_weights_;  // of the kernels, sum 1; the last one is broad
+  std::vector<Range> ranges_;                  // by dimension; empty for choices
+  std::vector<Choices> choices_;               // by dimension; empty for ranges
 };
+
+// The inverse of the standard normal distribution's cumulative function, for shares in (0, 1); to
+// 2e-9 of the value.
+double normal_quantile(double share);
 
 }  // namespace tanren

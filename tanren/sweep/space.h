@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <string>
 #include <utility>
@@ -79,20 +80,27 @@ class Space {
                        const std::function<double(size_t dimension, int64_t use)>& share) const;
 
  private:
-  double grid_value(size_t dimension, int64_t number) const;
-  int64_t num_values(size_t dimension) const;              // of the grid
-  int64_t subtree_size(size_t dimension) const;            // with the dimensions under it
-  int64_t children_size(size_t dimension, int64_t choice) const;
-  void place(SpacePoint& point, size_t dimension, int64_t number) const;
+  struct Condition {
+    size_t dimension = 0;  // size(): none
+    int64_t choice = 0;
+  };
+  // A dimension of the grid.
+  struct Axis {
+    int64_t size = 0;             // points, with those of the dimensions under it; 0: none
+    std::vector<double> numbers;  // of a range
+    std::vector<int64_t> sizes;   // of the dimensions under each choice
+  };
+
+  void lay_grid();
+  std::vector<double> numbers_of(size_t dimension) const;
+  // Sets the dimensions of that condition to the values of that number.
+  void place(SpacePoint& point, const Condition& under, int64_t number) const;
 
   std::vector<DimensionOptions> dimensions_;
   std::vector<std::pair<double, double>> bounds_;  // of ranges, scaled
-  struct Condition {
-    size_t dimension;  // size(): none
-    int64_t choice;
-  };
   std::vector<Condition> conditions_;
   std::vector<size_t> order_;  // of the dimensions, each after the one that its condition names
+  std::vector<Axis> grid_;
 };
 
 }  // namespace tanren

@@ -1,5 +1,5 @@
-// Study: a search for good values, as ask and tell. Everything that it decides is a pure function of
-// its journal: opened again on the same file, it continues as if it had never been closed. Trials
+// Study: a search for good values, as ask and tell. Everything that it decides is a pure function
+// of its journal: opened again on the same file, it continues as if it had never been closed. Trials
 // that were running then are handed out first. Not thread-safe. Called by the verb sweep and by
 // programs:
 //
@@ -62,8 +62,8 @@ class Study {
   // reached.
   void tell(const Trial& trial, TrialOutcome outcome, const std::string& reason = "",
             int64_t step = 0);
-  // A value on the way, for reports. A step that is not above the last one reported changes nothing,
-  // so a resumed trial may report again.
+  // A value on the way, for reports. A step that is not above the last one reported changes
+  // nothing, so a resumed trial may report again.
   void report(const Trial& trial, int64_t step, double value);
 
   // Nothing runs, and nothing will.
