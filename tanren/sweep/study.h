@@ -1,7 +1,7 @@
 // Study: a search for good values, as ask and tell. Everything that it decides is a pure function
-// of its journal: opened again on the same file, it continues as if it had never been closed. Trials
-// that were running then are handed out first. Not thread-safe. Called by the verb sweep and by
-// programs:
+// of its journal: opened again on the same file, it continues as if it had never been closed.
+// Trials that were running then are handed out first. Not thread-safe. Called by the verb sweep and
+// by programs:
 //
 //   tanren::Study study(space, {.sampler = "tpe", .trials = 50, .journal = "search.jsonl"});
 //   while (const auto trial = study.ask()) study.tell(*trial, cost_of(trial->number("angle")));
@@ -80,17 +80,18 @@ class Study {
   void leave_journal() { journal_.leave(); }
 
  private:
-  void begin();
-  void open_lines(const std::vector<std::string>& lines);
-  void write(const StudyEvent& event);
+  void open_journal();
+  void check_head(const std::string& before, const std::string& now) const;
+  void grow_from(int64_t trials);
   void check(const StudyEvent& event) const;
+  void write(const StudyEvent& event);
   void apply(const StudyEvent& event);
   void apply_start(const StudyEvent& event);
-  void apply_end(const StudyEvent& event);
-  // The decision that is carried out now. Empty: nothing to hand out.
-  std::optional<Trial> carry_out(const Decision& decision);
+  void apply_end(TrialRecord& record, const StudyEvent& event);
+  // What carries the decision out. Empty: nothing now.
+  std::optional<StudyEvent> event_for(const Decision& decision) const;
   Trial work_of(const TrialRecord& record) const;
-  TrialRecord& running(const Trial& trial);
+  const TrialRecord& running(const Trial& trial) const;
 
   Space space_;
   StudyOptions options_;

@@ -1,0 +1,81 @@
+#include "tanren/sweep/scheduler.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/base/text.h"
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace {
+
+void require(bool fine, const std::string& problem) {
+  if (!fine) throw ConfigError("[sweep] " + problem);
+}
+
+// Starts every trial and never stops one.
+class PlainScheduler final : public Scheduler {
+ public:
+  explicit PlainScheduler(const SchedulerOptions& options) : options_(options) {}
+
+  Decision next() const override {
+    if (started_ < options_.trials) return {.kind = Decision::start, .until = options_.steps};
+    return {.kind = running_ > 0 ? Decision::wait : Decision::end};
+  }
+  void started(int64_t, int64_t, bool runs) override {
+    ++started_;
+    if (runs) ++running_;
+  }
+  void resumed(int64_t, int64_t) override { ++running_; }
+  void forked(int64_t, int64_t, int64_t) override {}
+  void told(int64_t, int64_t, double) override { --running_; }
+  void put_off(int64_t) override { --running_; }
+  int64_t last_step() const override { return options_.steps; }
+  void grow(int64_t trials) override { options_.trials = trials; }
+
+ private:
+  SchedulerOptions options_;
+  int64_t started_ = 0, running_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Scheduler> make_plain_scheduler(const SchedulerOptions& options) {
+  return std::make_unique<PlainScheduler>(options);
+}
+
+std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options) {
+  const std::string& kind = options.kind;
+  require(options.trials > 0, fmt::format("trials is {}; give 1 or more", options.trials));
+  require(options.steps >= 0, fmt::format("steps is {}; give 0 or more", options.steps));
+  if (kind == "none") return make_plain_scheduler(options);
+  const std::vector<std::string> kinds = {"none", "asha", "pbt"};
+  const std::string near = nearest(kind, kinds);
+  require(std::find(kinds.begin(), kinds.end(), kind) != kinds.end(),
+          "scheduler \"" + kind + "\" is unknown; one of " + join(kinds) +
+              (near.empty() ? "" : " (nearest: " + near + ")"));
+  require(options.steps > 0, kind + " needs the steps of a whole trial; set steps");
+  if (kind == "asha") {
+    require(options.first_rung > 0, "asha needs first_rung, the steps of its first rung; set it");
+    require(options.reduction >= 2,
+            fmt::format("reduction is {}; give 2 or more", options.reduction));
+    return make_asha_scheduler(options);
+  }
+  require(options.trials >= 2, "pbt needs a population of 2 or more; raise trials");
+  require(options.interval > 0, "pbt needs interval, the steps between exchanges; set it");
+  return make_pbt_scheduler(options);
+}
+
+std::vector<int64_t> rungs_of(int64_t first_rung, int64_t reduction, int64_t steps) {
+  std::vector<int64_t> rungs;
+  // Steps that do not fit into the number are above `steps`.
+  for (int64_t rung = first_rung; rung < steps; rung *= reduction) {
+    rungs.push_back(rung);
+    if (rung > steps / reduction) break;
+  }
+  rungs.push_back(steps);
+  return rungs;
+}
+
+}  // namespace tanren

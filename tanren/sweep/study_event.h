@@ -1,0 +1,45 @@
+// The lines of a study's journal as values: a head, which says what the study is, and events.
+// Called by Study and by tests.
+#pragma once
+
+#include "tanren/sweep/study.h"
+#include "tanren/sweep/trial.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+struct StudyEvent {
+  enum Kind {
+    start,   // {"start": trial, "values": {…}, "until"}; "same_as", or "fork_of", "replaces"
+    report,  // {"report": trial, "step", "value"}
+    resume,  // {"resume": trial, "until"}; "alone": true
+    end,     // {"end": trial, "step", "value"}, or "outcome" and "reason" instead of the value
+    grow,    // {"trials": number}
+  };
+  Kind kind = start;
+  int64_t trial = 0;  // grow: the new number of trials
+  TrialValues values;
+  int64_t until = 0, step = 0;
+  std::optional<double> value;
+  std::optional<TrialOutcome> outcome;
+  std::string reason;
+  std::optional<int64_t> same_as, fork_of, replaces;
+  bool alone = false;
+};
+
+// One JSON object without a line end.
+std::string event_line(const StudyEvent& event);
+// InputError, without a place, for what is no event.
+StudyEvent event_of(const std::string& line);
+
+std::string head_line(const Space& space, const StudyOptions& options);
+// The keys whose values differ between two heads, with both values, but for trials. InputError,
+// without a place, if `before` is no head.
+std::vector<std::string> head_changes(const std::string& before, const std::string& now);
+int64_t trials_of_head(const std::string& head);
+
+}  // namespace tanren
