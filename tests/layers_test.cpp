@@ -84,13 +84,14 @@ constexpr Floor kFloors[] = {
     {"ops", "base dry blocks"},
     {kRooms, "GROUND"},
     {"monitor", "base page"},
+    {"sweep", "base config page"},
     {"train", "GROUND ROOMS"},
     {"interop forecast", "GROUND ROOMS config plan train"},
     {"run", "GROUND ROOMS config plan train interop forecast"},
     {"anatomy predict post_training", "GROUND ROOMS config plan train interop forecast run"},
     {"cli tanren.h",
-     "GROUND ROOMS config plan monitor train interop forecast run predict anatomy post_training "
-     "cli"},
+     "GROUND ROOMS config plan monitor sweep train interop forecast run predict anatomy "
+     "post_training cli"},
 };
 // Headers that all rooms above the ground may include: what the config asks, what the plan decided,
 // and which kinds a program adds.
@@ -98,7 +99,7 @@ const std::set<std::string> kSharedHeaders{"tanren/config/run_config.h",
                                            "tanren/config/known_kinds.h", "tanren/config/kinds.h",
                                            "tanren/plan/plan.h"};
 // These rooms never include torch, directly or through our headers.
-const std::set<std::string> kTorchFree{"config", "plan", "page", "monitor"};
+const std::set<std::string> kTorchFree{"config", "plan", "page", "monitor", "sweep"};
 
 std::set<std::string> words_of(const std::string& text) {
   std::istringstream stream(text);

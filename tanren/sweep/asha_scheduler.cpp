@@ -90,7 +90,7 @@ class AshaScheduler final : public Scheduler {
     Standing& standing = standing_of(trial);
     if (put_off_.erase(trial) > 0) return;  // on the way to the same rung
     results_[standing.rung].goes_on({standing.cost, trial});
-    const auto rung = std::find(rungs_.begin(), rungs_.end(), until);
+    const auto rung = std::lower_bound(rungs_.begin(), rungs_.end() - 1, until);
     standing.rung = static_cast<size_t>(rung - rungs_.begin());
   }
 

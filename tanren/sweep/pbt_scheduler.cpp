@@ -38,7 +38,7 @@ class PbtScheduler final : public Scheduler {
   }
 
   void resumed(int64_t trial, int64_t) override {
-    ready_.erase(std::find(ready_.begin(), ready_.end(), trial));
+    std::erase(ready_, trial);
     ++num_running_;
   }
 

@@ -58,6 +58,10 @@ class Space {
   SpacePoint point(const std::function<double(size_t dimension)>& value) const;
   // Whether a point has the dimension. `point` must hold the dimension that its condition names.
   bool has(const SpacePoint& point, size_t dimension) const;
+  // The dimension and the index of the choice that a dimension's condition names; size(): none.
+  std::pair<size_t, int64_t> condition(size_t dimension) const {
+    return {conditions_[dimension].dimension, conditions_[dimension].choice};
+  }
 
   // What the journal keeps and a trial gets. A number is the shortest text that reads back as the
   // same double.
