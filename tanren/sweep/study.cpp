@@ -71,8 +71,11 @@ void Study::open_journal() {
   } catch (const ConfigError&) {
     throw;
   } catch (const InputError& error) {
+    std::string_view what = error.what();
+    constexpr std::string_view kRoom = "[sweep] ";
+    if (what.starts_with(kRoom)) what.remove_prefix(kRoom.size());
     throw InputError(fmt::format("[sweep] {}:{}: {}; begin another sweep in another folder",
-                                 options_.journal.string(), at + 1, error.what()));
+                                 options_.journal.string(), at + 1, what));
   }
   for (const TrialRecord& record : records_) {
     if (record.state == TrialState::running) interrupted_.push_back(record.id);
