@@ -14,6 +14,7 @@ const std::string kOwnModel = TANREN_BUILD_DIR "/own_model";
 const std::string kOwnBinary = TANREN_BUILD_DIR "/own_binary";
 const std::string kOwnDataset = TANREN_BUILD_DIR "/own_dataset";
 const std::string kOwnGan = TANREN_BUILD_DIR "/own_gan";
+const std::string kOwnSearch = TANREN_BUILD_DIR "/own_search";
 const std::string kOwnSink = TANREN_BUILD_DIR "/own_sink";
 const std::string kOwnLoopParallel = TANREN_BUILD_DIR "/own_loop_parallel";
 const std::string kOwnLoop = "OMP_NUM_THREADS=1 " TANREN_BUILD_DIR "/own_loop";
@@ -162,6 +163,23 @@ TEST_F(OwnExamples, own_loop_parallel_ends_on_both_ranks_where_one_cannot_read) 
   const auto result = go(kTanren + " launch -n 2 -- " + kOwnLoopParallel + " none.csv");
   EXPECT_EQ(result.code, 1);
   TANREN_EXPECT_CONTAINS(result.output, "none.csv");
+}
+
+TEST_F(OwnExamples, own_search_finds_a_good_throw_and_goes_on_after_its_end_at_any_line) {
+  EXPECT_EQ(go(kOwnSearch + " absent/search.jsonl").code, 2);
+  const auto whole = go(kOwnSearch + " search.jsonl");
+  ASSERT_EQ(whole.code, 0) << whole.output;
+  TANREN_EXPECT_CONTAINS(whole.output, "TRIALS BY METRES\n");
+  TANREN_EXPECT_CONTAINS(whole.output, "50 finished; 45 more rows\n");
+  const std::string journal = read_file(temporary_.path() / "search.jsonl");
+  temporary_.file("search.jsonl", journal.substr(0, journal.size() / 3));
+  EXPECT_EQ(go(kOwnSearch + " search.jsonl").output, whole.output);
+  EXPECT_EQ(read_file(temporary_.path() / "search.jsonl"), journal);
+}
+
+TEST_F(OwnExamples, own_search_takes_fewer_than_50_lines) {
+  const std::string text = read_file(kExamples / "own_search/main.cpp");
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 50);
 }
 
 TEST_F(OwnExamples, own_sink_ends_the_run_where_it_cannot_write) {

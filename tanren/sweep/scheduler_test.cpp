@@ -104,6 +104,16 @@ TEST(Asha, promotes_the_best_of_a_rung_and_the_highest_rung_first) {
   EXPECT_EQ(run.next(), "end");
 }
 
+TEST(Asha, promotes_the_best_of_several_first) {
+  Executor run({.kind = "asha", .trials = 4, .steps = 4, .first_rung = 2, .reduction = 2});
+  for (int64_t trial = 0; trial < 4; ++trial) run.next();
+  const double costs[] = {0.4, 0.2, 0.3, 0.1};
+  for (const int64_t trial : {0, 1, 2, 3}) run.told(trial, 2, costs[trial]);
+  EXPECT_EQ(run.next(), "resume 3 to 4");
+  EXPECT_EQ(run.next(), "resume 1 to 4");
+  EXPECT_EQ(run.next(), "wait");
+}
+
 TEST(Asha, a_trial_that_paused_early_goes_on_when_worse_ones_have_come) {
   Executor run({.kind = "asha", .trials = 8, .steps = 8, .first_rung = 1, .reduction = 4});
   const double costs[] = {0.1, 0.2, 0.9, 0.8, 0.7, 0.6, 0.5};
