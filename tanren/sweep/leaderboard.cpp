@@ -48,7 +48,7 @@ std::string counts_text(const Study& study) {
   return parts.empty() ? "no trial yet" : join(parts);
 }
 
-Json json_of(const Study& study, const TrialRecord& record, int64_t rank) {
+Json entry_of_trial(const Study& study, const TrialRecord& record, int64_t rank) {
   const TrialRecord& own = answering(study, record);
   Json values = Json::object();
   for (const auto& [key, value] : record.values) values[key] = value;
@@ -98,7 +98,7 @@ std::string leaderboard_json(const Study& study) {
   Json trials = Json::array();
   int64_t rank = 0;
   for (const TrialRecord* record : ranked(study)) {
-    trials.push_back(json_of(study, *record, ++rank));
+    trials.push_back(entry_of_trial(study, *record, ++rank));
   }
   const Json json = {{"metric", study.options().metric},
                      {"mode", study.options().lower_is_better ? "min" : "max"},
