@@ -120,7 +120,8 @@ double ParzenMixture::log_density(const SpacePoint& point) const {
     if (std::isnan(point[dimension])) continue;
     if (!space_.is_range(dimension)) {
       const auto choices = static_cast<size_t>(space_.num_choices(dimension));
-      const double* column = choices_[dimension].logs.data() + static_cast<size_t>(point[dimension]);
+      const auto choice = static_cast<size_t>(point[dimension]);
+      const double* column = choices_[dimension].logs.data() + choice;
       for (size_t i = 0; i < logs.size(); ++i) logs[i] += column[i * choices];
       continue;
     }

@@ -12,8 +12,8 @@ namespace tanren {
 namespace {
 
 // Population-based training (Jaderberg et al. 1711.09846). All members train up to the next
-// exchange; then forks of the best quarter take the places of the worst quarter, and of members that
-// failed. The exchange waits for all, so who trained faster does not enter.
+// exchange; then forks of the best quarter take the places of the worst quarter, and of members
+// that failed. The exchange waits for all, so who trained faster does not enter.
 class PbtScheduler final : public Scheduler {
  public:
   explicit PbtScheduler(const SchedulerOptions& options)

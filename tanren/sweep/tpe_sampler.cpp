@@ -19,8 +19,8 @@ struct Observation {
   double cost;
 };
 
-// At more steps comes first, then at a lower cost. So a trial that asha paused early is never better
-// than one that it let go on, and what has no value comes last.
+// At more steps comes first, then at a lower cost. So a trial that asha paused early is never
+// better than one that it let go on, and what has no value comes last.
 bool is_better(const Observation& a, const Observation& b) {
   const bool has_value = std::isfinite(a.cost);
   if (has_value != std::isfinite(b.cost)) return has_value;

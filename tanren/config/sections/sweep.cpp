@@ -42,8 +42,8 @@ void fields(FieldList& add, SweepOptions& o) {
       "Who chooses the values of a trial: grid (all combinations), random, tpe (near those of good "
       "trials and far from those of bad ones).");
   add("scheduler", &o.scheduler, Identity::free,
-      "Which trials go on: none (all), asha (of those that reached a rung, one of sweep.reduction), "
-      "pbt (a population, whose worst quarter is replaced by changed copies of its best).");
+      "Which trials go on: none (all), asha (of those that reached a rung, one of "
+      "sweep.reduction), pbt (a population, whose worst quarter is replaced by changed copies of its best).");
   add("first_rung", &o.first_rung, Identity::free,
       "asha: steps of the first rung, a multiple of evaluate.every; 0: evaluate.every. Each later "
       "rung has sweep.reduction times the steps.");
@@ -142,8 +142,8 @@ void check_on_evaluations(Problems& p, const RunConfig& config, const std::strin
   p.count(key, steps, 0);
   const int64_t every = config.evaluate.every;
   p.check(every <= 0 || steps <= 0 || steps % every == 0,
-          fmt::format("{} is {} and evaluate.every is {}; trials are judged by evaluations, so take "
-                      "a multiple",
+          fmt::format("{} is {} and evaluate.every is {}; trials are judged by evaluations, so "
+                      "take a multiple",
                       key, steps, every));
   const int64_t used = steps > 0 ? steps : every;
   p.check(!config.run.steps || used < *config.run.steps,

@@ -97,9 +97,8 @@ TEST(Sweep, entries_of_tables_and_keys_of_objectives_are_keys) {
                               dimension("key = \"objectives.main.optimizer.learning_rate\"\n"
                                         "low = 1e-4\nhigh = 0.1\n"))),
             "accepted");
-  expect_contains(error_of(sweep_of("trials = 8\n" + dimension("key = \"objectives.main.optimizr\"\n"
-                                                               "values = [1]\n"))),
-                  "there is no such key");
+  const std::string misspelt = dimension("key = \"objectives.main.optimizr\"\nvalues = [1]\n");
+  expect_contains(error_of(sweep_of("trials = 8\n" + misspelt)), "there is no such key");
 }
 
 TEST(Sweep, a_grid_needs_points_and_other_samplers_trials) {
@@ -113,8 +112,8 @@ TEST(Sweep, a_grid_needs_points_and_other_samplers_trials) {
 TEST(Sweep, rungs_and_exchanges_fall_on_evaluations) {
   expect_contains(
       error_of(sweep_of("trials = 8\nscheduler = \"asha\"\nfirst_rung = 25\n" + kRate)),
-      "sweep.first_rung is 25 and evaluate.every is 10; trials are judged by evaluations, so take a "
-      "multiple");
+      "sweep.first_rung is 25 and evaluate.every is 10; trials are judged by evaluations, so take "
+      "a multiple");
   expect_contains(
       error_of(sweep_of("trials = 8\nscheduler = \"pbt\"\ninterval = 15\n" + kRate)),
       "sweep.interval is 15 and evaluate.every is 10");
@@ -129,8 +128,10 @@ TEST(Sweep, rungs_and_exchanges_fall_on_evaluations) {
 }
 
 TEST(Sweep, needs_evaluations_and_a_metric_that_they_measure) {
-  const std::string none = "[run]\nsteps = 9\n[model]\nkind = \"mlp\"\n[data.train]\nkind = \"csv\"\n"
-                           "path = \"train.csv\"\n[sweep]\ntrials = 8\n" + kRate;
+  const std::string none =
+      "[run]\nsteps = 9\n[model]\nkind = \"mlp\"\n[data.train]\nkind = \"csv\"\n"
+      "path = \"train.csv\"\n[sweep]\ntrials = 8\n" +
+      kRate;
   expect_contains(error_of(none),
                   "sweep.space needs evaluations, which rank the trials; add [data.eval]");
   expect_contains(error_of(sweep_of("trials = 8\nmetric = \"acuracy\"\n" + kRate)),
@@ -182,7 +183,8 @@ TEST(Sweep, a_condition_is_a_key_and_a_value) {
 
 TEST(Sweep, its_tables_are_in_the_help) {
   expect_contains(help_text("sweep.space.when"), "sweep.space.when (text, default \"\")");
-  expect_contains(help_text("sweep"), "sweep.space.values (a list of texts or numbers, default [])");
+  expect_contains(help_text("sweep"),
+                  "sweep.space.values (a list of texts or numbers, default [])");
 }
 
 }  // namespace
