@@ -47,6 +47,7 @@ inline std::string forked_tanren(const std::string& program = TANREN_BINARY) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return program;  // a sanitizer must be loaded first
 #else
+  if (::access(TANREN_FORK_CLIENT, X_OK) != 0) return program;  // in a bundle of scripts/gpu-bundle
   static const ForkServer server;
   return server.command(program);
 #endif
