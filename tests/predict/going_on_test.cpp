@@ -224,7 +224,9 @@ TEST_F(PredictGoesOn, ends_at_a_signal_while_it_waits_for_a_pipe) {
       Child child({"/bin/sh", "-c",
                    "cd '" + folder_.path().string() + "' && exec " + TANREN_BINARY +
                        " predict out " + name + " --out p.csv"});
-      EXPECT_EQ(child.ended(milliseconds(3000)), -1) << child.text();
+      EXPECT_TRUE(comes_true([&] { return has_open(child.pid(), name); })) << child.text();
+      EXPECT_TRUE(!has_writer || comes_true([&] { return unread(held) == 0; })) << child.text();
+      EXPECT_EQ(child.ended(milliseconds(500)), -1) << child.text();
       child.signal(SIGTERM);
       EXPECT_EQ(child.ended(seconds(10)), 130) << child.text();
       if (has_writer) ::close(held);

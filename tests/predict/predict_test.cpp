@@ -156,7 +156,9 @@ TEST_F(Predict, ends_at_a_signal_while_it_waits_for_standard_input) {
          "cd '" + folder_.path().string() + "' && exec " + TANREN_BINARY + " predict out - <rows"});
     const std::string rows = has_rows ? new_rows(3) : "";
     ASSERT_EQ(::write(held, rows.data(), rows.size()), std::ssize(rows));
-    EXPECT_EQ(child.ended(milliseconds(3000)), -1) << child.text();
+    const auto waits = [&] { return hears_sigterm(child.pid()) && unread(held) == 0; };
+    EXPECT_TRUE(comes_true(waits)) << child.text();
+    EXPECT_EQ(child.ended(milliseconds(500)), -1) << child.text();
     child.signal(SIGTERM);
     EXPECT_EQ(child.ended(seconds(10)), 130) << child.text();
   }
