@@ -36,12 +36,12 @@ function(tanren_room name)
   endif()
 endfunction()
 
-# tanren_forks(TESTS…): in these tests, commands of tanren are forks (tests/support/forked.h).
+# tanren_forks(TESTS…): in these tests, commands are forks (tests/support/forked.h).
 function(tanren_forks)
   foreach(test IN LISTS ARGN)
     target_compile_definitions(${test} PRIVATE TANREN_FORK_SERVER="$<TARGET_FILE:fork_server>"
                                                TANREN_FORK_CLIENT="$<TARGET_FILE:fork_client>")
-    add_dependencies(${test} tanren_cli fork_server fork_client)
+    add_dependencies(${test} fork_server fork_client)
   endforeach()
 endfunction()
 

@@ -124,7 +124,8 @@ TEST_P(DeviceStages, of_a_resnet_train_bitwise_as_one_device_and_as_the_cpu) {
     const auto& whole = once(name, replicas, [&] { return whole_on_devices(run, replicas, 2); });
     expect_same(staged, whole, kBitwise);
     if (std::string(mode) != "fp64") continue;
-    const auto& cpu = once(name + ", cpu", replicas, [&] { return whole_on_cpu(run, replicas, 2); });
+    const auto& cpu =
+        once(name + ", cpu", replicas, [&] { return whole_on_cpu(run, replicas, 2); });
     expect_same(staged, cpu, 1e-10);
   }
 }

@@ -54,8 +54,8 @@ class Launched : public ::testing::Test {
   ShellResult go(const std::string& line) const { return shell(line, folder_.path()); }
   // Removes the line that a machine with too few cores prints first.
   ShellResult launch(int ranks, const std::string& rest, const std::string& before = "") const {
-    const std::string program = before + " " + forked_tanren();
-    auto result = go(program + " launch -n " + std::to_string(ranks) + " " + rest);
+    const std::string line = " launch -n " + std::to_string(ranks) + " " + rest;
+    auto result = go(before + " " + forked_tanren() + line);
     static const std::regex few_cores("^\\[launch\\] [0-9]+ ranks share [^\n]*\n");
     result.output = std::regex_replace(result.output, few_cores, "");
     return result;
@@ -202,8 +202,7 @@ TEST_F(Launched, evaluation_over_ranks_counts_each_sample_once) {
   const auto ranks = launch(3, "eval one --json");
   ASSERT_EQ(alone.code, 0) << alone.output;
   ASSERT_EQ(ranks.code, 0) << ranks.output;
-  auto expected = nlohmann::json::parse(alone.output), got = nlohmann::json::parse(ranks.output);
-  expect_same_json(expected, got, "eval");
+  expect_same_json(nlohmann::json::parse(alone.output), nlohmann::json::parse(ranks.output), "eval");
 }
 
 // The number of kills is TANREN_KILLS (for `make soak`), else 2.

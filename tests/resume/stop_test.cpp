@@ -182,7 +182,7 @@ TEST_F(Stop, only_a_second_interrupt_of_a_person_ends_at_once) {
 // Issue 22: it waited silently for the end of the evaluation.
 TEST_F(Stop, a_signal_breaks_an_evaluation_off_which_the_next_start_makes_first) {
   folder_.file("waiting.toml", config_text(3, 1, "waiting"));
-  train("waiting.toml", "whole", kTestProgram);
+  train("waiting.toml", "whole", forked(kTestProgram, kTestProgram));
   Child child = start_waiting("waiting.toml", 2, "cut");  // the first of three batches
   ASSERT_TRUE(waits()) << child.text();
   child.signal(SIGINT);
@@ -191,13 +191,13 @@ TEST_F(Stop, a_signal_breaks_an_evaluation_off_which_the_next_start_makes_first)
   EXPECT_EQ(child.ended(seconds(60)), 130) << child.text();
   EXPECT_EQ(lines("cut"), 1) << "of an evaluation that was broken off there is nothing to tell";
   EXPECT_TRUE(fs::exists(at("cut") / "checkpoints" / "step-1" / "COMPLETE"));
-  train("cut", "cut", kTestProgram);
+  train("cut", "cut", forked(kTestProgram, kTestProgram));
   expect_same_log(at("whole"), at("cut"));
 }
 
 TEST_F(Stop, before_the_last_evaluation_all_is_saved_and_the_next_start_makes_it) {
   folder_.file("waiting.toml", config_text(2, 0, "waiting"));
-  train("waiting.toml", "whole", kTestProgram);
+  train("waiting.toml", "whole", forked(kTestProgram, kTestProgram));
   for (const int signal : {SIGINT, SIGKILL}) {
     fs::remove_all(at("cut"));
     Child child = start_waiting("waiting.toml", 2, "cut");
@@ -211,7 +211,7 @@ TEST_F(Stop, before_the_last_evaluation_all_is_saved_and_the_next_start_makes_it
     go_on();
     EXPECT_EQ(child.ended(seconds(60)), signal == SIGINT ? 130 : 128 + SIGKILL) << child.text();
     ASSERT_EQ(lines("cut"), 2);
-    const auto again = go(kTestProgram + " run cut --json");
+    const auto again = go(forked(kTestProgram, kTestProgram) + " run cut --json");
     ASSERT_EQ(again.code, 0) << again.output;
     expect_same_log(at("whole"), at("cut"));
     const auto summary = nlohmann::json::parse(again.output);

@@ -1,26 +1,22 @@
-// Preloaded into tanren: when its libraries are loaded, it forks for each command that comes from a
-// fork_client over the socket that TANREN_FORK_SERVER names. A fork goes on as the program would
-// have, with its own constructors and main. See forked.h.
+// Preloaded into a program: when its libraries are loaded, it forks for each command that comes
+// over the socket that TANREN_FORK_SERVER names (fork_request.h). A fork goes on as the program
+// would have, with its own constructors and main. See forked.h.
+#include "tests/support/fork_request.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <map>
-#include <string>
-#include <vector>
 
 namespace {
+
+using tanren::testing::ForkRequest;
 
 int wake_ends[2];
 
@@ -30,72 +26,34 @@ void wake(int) {
   errno = before;
 }
 
-struct Request {
-  int streams[3];  // standard input, output and error
-  std::vector<std::string> environment, words;
-  std::string folder;
-};
-
-// See fork_client.cpp for the format. False at the end of the input.
-bool receive(int client, Request& request) {
-  uint64_t size = 0;
-  iovec part{&size, sizeof size};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof request.streams)];
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (::recvmsg(client, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL) != sizeof size) return false;
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_len != CMSG_LEN(sizeof request.streams)) return false;
-  std::memcpy(request.streams, CMSG_DATA(header), sizeof request.streams);
-  std::string text(size, '\0');
-  for (size_t at = 0; at < size;) {
-    const ssize_t got = ::read(client, text.data() + at, size - at);
-    if (got <= 0) return false;
-    at += static_cast<size_t>(got);
-  }
-  std::vector<std::string> lines;
-  for (size_t begin = 0; begin < size; begin = text.find('\0', begin) + 1) {
-    lines.emplace_back(text.c_str() + begin);
-  }
-  const auto num_words = static_cast<size_t>(std::stoul(lines.at(0)));
-  request.folder = lines.at(1);
-  request.words.assign(lines.begin() + 2, lines.begin() + 2 + static_cast<long>(num_words));
-  request.environment.assign(lines.begin() + 2 + static_cast<long>(num_words), lines.end());
-  return true;
-}
-
 // Makes this process, a fork of the server, what the command's own process would be.
-void become(Request& request, std::vector<char*>& arguments) {
+std::vector<char*> become(ForkRequest& request) {
   std::signal(SIGCHLD, SIG_DFL);
   for (int i = 0; i < 3; ++i) ::dup2(request.streams[i], i);
+  for (const int stream : request.streams) ::close(stream);
   if (::chdir(request.folder.c_str()) != 0) ::_exit(127);
   ::clearenv();
   for (const std::string& variable : request.environment) {
     const size_t equals = variable.find('=');
     ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
   }
+  std::vector<char*> arguments;
   for (std::string& word : request.words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  return arguments;
 }
 
 int listener(const char* name) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path + 1, name, sizeof address.sun_path - 2);  // an abstract name
-  const auto length =
-      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + std::strlen(name));
+  sockaddr_un address;
+  const socklen_t length = tanren::testing::fork_address(name, address);
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
-      ::listen(socket, 64) != 0) {
-    ::_exit(127);
-  }
+  const bool listens = ::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+                       ::listen(socket, 64) == 0;
+  if (!listens) ::_exit(127);
   return socket;
 }
 
-// Returns in a fork alone.
+// Returns in a fork alone, with the arguments of its main.
 std::vector<char*> serve(const char* name) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the test's end is the server's
   const int listening = listener(name);
@@ -104,7 +62,7 @@ std::vector<char*> serve(const char* name) {
   action.sa_handler = wake;
   ::sigaction(SIGCHLD, &action, nullptr);
   if (::write(STDOUT_FILENO, "ready\n", 6) != 6) ::_exit(127);
-  std::map<pid_t, int> clients;
+  std::map<pid_t, int> connections;
   for (;;) {
     pollfd ready[2] = {{listening, POLLIN, 0}, {wake_ends[0], POLLIN, 0}};
     if (::poll(ready, 2, -1) < 0) continue;
@@ -113,25 +71,23 @@ std::vector<char*> serve(const char* name) {
     }
     int status = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-      ::send(clients[pid], &status, sizeof status, MSG_NOSIGNAL);
-      ::close(clients[pid]);
-      clients.erase(pid);
+      ::send(connections[pid], &status, sizeof status, MSG_NOSIGNAL);
+      ::close(connections[pid]);
+      connections.erase(pid);
     }
     if ((ready[0].revents & POLLIN) == 0) continue;
-    const int client = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
-    static Request request;
-    if (client < 0 || !receive(client, request)) continue;
+    const int connection = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+    static ForkRequest request;  // outlives main in a fork
+    if (connection < 0 || !tanren::testing::receive_fork_request(connection, request)) ::_exit(127);
     const pid_t pid = ::fork();
     if (pid == 0) {
-      static std::vector<char*> arguments;
-      become(request, arguments);
-      for (const int own : {listening, wake_ends[0], wake_ends[1], client}) ::close(own);
-      for (const int stream : request.streams) ::close(stream);
-      for (const auto& [other, connection] : clients) ::close(connection);
-      return arguments;
+      for (const int own : {listening, wake_ends[0], wake_ends[1], connection}) ::close(own);
+      for (const auto& [other, open] : connections) ::close(open);
+      return become(request);
     }
     for (const int stream : request.streams) ::close(stream);
-    clients[pid] = client;
+    ::send(connection, &pid, sizeof pid, MSG_NOSIGNAL);
+    connections[pid] = connection;
   }
 }
 
@@ -140,7 +96,7 @@ std::vector<char*> serve(const char* name) {
 using Main = int (*)(int, char**, char**);
 using Hook = void (*)();
 
-// The C library's start of a program: all shared libraries are loaded and initialised.
+// The C library's start of a program, whose shared libraries are loaded and initialised.
 extern "C" __attribute__((visibility("default"))) int __libc_start_main(
     Main main, int argc, char** argv, Hook init, Hook fini, Hook unload, void* stack_end) {
   const auto start = reinterpret_cast<int (*)(Main, int, char**, Hook, Hook, Hook, void*)>(
@@ -148,6 +104,6 @@ extern "C" __attribute__((visibility("default"))) int __libc_start_main(
   const char* name = ::getenv("TANREN_FORK_SERVER");
   if (name == nullptr) return start(main, argc, argv, init, fini, unload, stack_end);
   static std::vector<char*> arguments = serve(name);
-  return start(main, static_cast<int>(arguments.size()) - 1, arguments.data(), init, fini, unload,
-               stack_end);
+  const auto count = static_cast<int>(arguments.size()) - 1;
+  return start(main, count, arguments.data(), init, fini, unload, stack_end);
 }
