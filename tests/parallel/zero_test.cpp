@@ -126,8 +126,8 @@ TEST_P(Zero, ranks_are_one_rank) {
   EXPECT_TRUE(at::equal(again[0].weights, ranks[0].weights)) << "not the same twice";
 }
 
-// Of each precision and number of ranks two combinations in which nothing else is alike: each number
-// of ranks meets all of levels, engines and accumulations, and each precision all pairs of them.
+// Of each precision and number of ranks two combinations in which nothing else is alike: each
+// number of ranks meets all levels, engines and accumulations, each precision all pairs of them.
 std::vector<Combination> combinations() {
   constexpr const char* kEngines[] = {"threads", "gloo"};
   std::vector<Combination> all;
