@@ -79,8 +79,10 @@ class Checkout {
     fs::create_directory(folder_.path() / "build");
     fs::create_directory_symlink(TANREN_BUILD_DIR, folder_.path() / "build/release");
     fs::create_directory(folder_.path() / "bin");
+    const std::string forks = forked_tanren("tanren");
+    if (forks == "tanren") return;  // no forks: that of build/release
     const fs::path program =
-        folder_.file("bin/tanren", "#!/bin/sh\nexec " + forked_tanren("tanren") + " \"$@\"\n");
+        folder_.file("bin/tanren", "#!/bin/sh\nexec " + forks + " \"$@\"\n");
     fs::permissions(program, fs::perms::owner_all);
   }
 
