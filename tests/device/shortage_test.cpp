@@ -91,9 +91,9 @@ TEST_F(DeviceShortage, at_a_level_in_any_allocation_of_a_step_is_recovered) {
     auto config = block_config("mlp", words);
     config.memory.recovery = "same_split";  // other splits sum in another order
     config.clip.norm = 0.1;
-    expect_recovered(
-        words, inject(
-                   config, 1, [](TinyRun& run) { run.step(); }, [](TinyRun& run) { run.step(); }));
+    expect_recovered(words, inject(
+                                config, allocation_stride(3), [](TinyRun& run) { run.step(); },
+                                [](TinyRun& run) { run.step(); }));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "tanren/quantize/quantized_task.h"
 #include "tanren/run/prepare_whole.h"
 #include "tests/quantize/quantized_files.h"
+#include "tests/support/forked.h"
 #include "tests/support/shell.h"
 
 #include <nlohmann/json.hpp>
@@ -382,7 +383,7 @@ TEST_F(HostileFiles, are_listed_with_the_fault_of_their_note) {
   const auto listed = [&](const std::string& note) {
     read.metadata[kQuantizeKey] = note;
     write_safetensors(changed, read.tensors, read.metadata);
-    return testing::shell(std::string(TANREN_BINARY) + " convert changed.safetensors --list",
+    return testing::shell(testing::forked_tanren() + " convert changed.safetensors --list",
                           folder_.path());
   };
   auto json = nlohmann::json::parse(read.metadata.at(kQuantizeKey));

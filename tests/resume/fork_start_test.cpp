@@ -184,7 +184,7 @@ TEST_F(ForkStart, into_the_other_runs_folder_is_refused_and_here_has_a_name) {
   folder_.file("mine/notes.txt", "notes");
   expect_refused("plan a --fork --out mine", {"mine holds other files and no run"});
   fs::create_directories(at("here"));
-  const auto here = shell(TANREN_BINARY " run ../a --quiet --fork --out .", at("here"));
+  const auto here = shell(forked_tanren() + " run ../a --quiet --fork --out .", at("here"));
   EXPECT_EQ(here.code, 0) << here.output;
   TANREN_EXPECT_CONTAINS(read_file(at("here/config.toml")), "name = \"here\"");
 }
@@ -224,7 +224,7 @@ TEST_F(ForkStart, is_not_offered_where_it_would_be_refused) {
       "--set run.steps=none --set run.epochs=2 --set data.train.path=other.csv "
       "--set optimizer.weight_decay=0.5");
   const auto here =
-      shell(TANREN_BINARY " run . --quiet --set optimizer.weight_decay=0.5", at("out"));
+      shell(forked_tanren() + " run . --quiet --set optimizer.weight_decay=0.5", at("out"));
   TANREN_EXPECT_CONTAINS(here.output, "tanren run . --fork --out /");
   TANREN_EXPECT_CONTAINS(here.output, "/out-fork --set ");
 }
