@@ -48,7 +48,8 @@ struct MeasuredWay {
   const Parts* parts = nullptr;
   SchemeWeights made;                       // empty: its weights are the model's own
   std::unique_ptr<EightBitTask> eight_bit;  // null likewise
-  std::vector<double> by_sample;
+  ValueBySample by_sample;
+  int64_t num_nan = 0;  // samples with a NaN among their outputs
 };
 
 // Within it the state answers the way's way.
@@ -135,6 +136,7 @@ class Measurement {
     SchemeResult& result = way.result;
     result.metric = value_in(report, metric_);
     way.by_sample = by_sample.values();
+    way.num_nan = by_sample.num_nan();
     if (fp32 == nullptr) {
       result.is_within_tolerance = true;
       return;
