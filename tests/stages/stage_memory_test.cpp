@@ -398,7 +398,7 @@ TEST_F(StageFit, cuts_elsewhere_where_the_fastest_cut_does_not_fit) {
 struct WeightKeeper : torch::nn::Module {
   static constexpr int64_t kWidth = 256;
 
-  explicit WeightKeeper(size_t blocks = 4, size_t refused = 0) : refused(refused) {
+  explicit WeightKeeper(size_t blocks, size_t no_begin) : refused(no_begin) {
     for (size_t i = 0; i < blocks; ++i) {
       weights.push_back(register_parameter(name_of(i), at::full({kWidth, kWidth}, 0.01)));
     }
@@ -422,7 +422,11 @@ struct WeightKeeper : torch::nn::Module {
   std::vector<at::Tensor> weights;
 };
 
-// A run of such a module, with the test's batch, memory and stages.
+Task keeper_task(size_t blocks, size_t refused) {
+  return supervised(std::make_shared<WeightKeeper>(blocks, refused), {},
+                    {.outputs = WeightKeeper::kWidth});
+}
+
 RunConfig keeper_config(const RunConfig& like) {
   RunConfig config = block_config("mlp", "fp32");
   config.run.device = "cpu";
@@ -439,27 +443,19 @@ RunConfig keeper_config(const RunConfig& like) {
 TEST_F(StageFit, passes_over_cuts_whose_dry_run_ends_in_an_error) {
   const RunConfig config = keeper_config(config_);
   data_ = open_dataset(config.data.train, "data.train");
-  const auto refuses = [&](size_t block) {
-    own_task_ = [block] {
-      return supervised(std::make_shared<WeightKeeper>(8, block), {},
-                        {.outputs = WeightKeeper::kWidth});
-    };
-  };
-  refuses(3);  // "d", which follows where "e" does not fit
+  own_task_ = [] { return keeper_task(8, 3); };  // "d", which is next where "e" does not fit
   const Fitted free = fit_in(0, config);
   EXPECT_EQ(free.plan.parallel.cut_at, std::vector<std::string>{"e"});
   EXPECT_EQ(fit_in(just_below(largest(free)), config).plan.parallel.cut_at,
             std::vector<std::string>{"c"});
-  refuses(4);  // "e" itself
+  own_task_ = [] { return keeper_task(8, 4); };  // "e" itself
   EXPECT_EQ(fit_in(0, config).plan.parallel.cut_at, std::vector<std::string>{"d"});
 }
 
 TEST_F(StageFit, finds_a_cut_that_needs_less_than_the_estimate_of_its_blocks) {
   const RunConfig config = keeper_config(config_);
   data_ = open_dataset(config.data.train, "data.train");
-  own_task_ = [] {
-    return supervised(std::make_shared<WeightKeeper>(), {}, {.outputs = WeightKeeper::kWidth});
-  };
+  own_task_ = [] { return keeper_task(4, 0); };
   const Fitted free = fit_in(0, config);
   EXPECT_EQ(free.plan.parallel.cut_at, std::vector<std::string>{"c"});
   const Fitted fitted = fit_in(just_below(largest(free)), config);
