@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace tanren {
 
@@ -33,7 +34,8 @@ std::vector<Collated> batches_of(const Dataset& dataset, const std::vector<int64
   const auto most = static_cast<size_t>(std::max<int64_t>(at_once, 1));
   std::vector<Collated> batches;
   for (size_t begin = 0; begin < numbers.size(); begin += most) {
-    batches.push_back(collated_of(dataset, numbers, begin, std::min(most, numbers.size() - begin)));
+    Collated some = collated_of(dataset, numbers, begin, std::min(most, numbers.size() - begin));
+    if (some.batch.size() > 0) batches.push_back(std::move(some));
   }
   return batches;
 }

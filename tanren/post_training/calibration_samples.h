@@ -1,5 +1,5 @@
 // Which samples of a dataset calibrate, and the batches that they make. A dataset may give fewer
-// samples than it was asked for, in some batches none. Called by quantize_model.h, quantize_file.h
+// samples than it was asked for, and none of some. Called by quantize_model.h, quantize_file.h
 // and layer_choice.h.
 #pragma once
 
@@ -14,7 +14,8 @@ namespace tanren {
 // class.
 std::vector<int64_t> spread_over(int64_t size, int64_t most);
 
-// These samples in their order, `at_once` asked for at a time. Errors as collated.
+// These samples in their order, `at_once` asked for at a time; no batch is empty. Errors as
+// collated.
 std::vector<Collated> batches_of(const Dataset& dataset, const std::vector<int64_t>& numbers,
                                  int64_t at_once);
 

@@ -40,10 +40,8 @@ TEST(CalibrationSamples, are_those_that_the_dataset_gives) {
   const Holes tenths(100, 10);
   const auto all = spread_over(100, 100);
   const auto batches = batches_of(tenths, all, 7);
-  EXPECT_EQ(batches.size(), 15u);
-  EXPECT_EQ(batches[1].batch.size(), 1);
-  EXPECT_EQ(batches[2].batch.size(), 1);
-  EXPECT_EQ(batches[3].batch.size(), 0) << "21 to 27";
+  EXPECT_EQ(batches.size(), 10u);
+  for (const Collated& some : batches) EXPECT_EQ(some.batch.size(), 1);
   EXPECT_EQ(checked_count(batches), 10);
   const Batch timed = first_given(tenths, all, 8);
   ASSERT_EQ(timed.size(), 8);

@@ -125,7 +125,6 @@ PostTraining::PostTraining(Task task, std::vector<Collated> samples, QuantizeOpt
     throw ConfigError("[quantize] the task has no predict, which shows its layers; set it");
   }
   num_samples_ = checked_count(samples_);
-  std::erase_if(samples_, [](const Collated& some) { return some.batch.size() == 0; });
   fp32_ = metric_over(task_, samples_, metric_);
   const Batch& first = samples_.front().batch;
   const Batch few = first.slice(0, std::min<int64_t>(first.size(), 2));
