@@ -44,8 +44,9 @@ std::optional<double> metric_over(const Task& task, const std::vector<Collated>&
 class PostTraining {
  public:
   // Folds the task's batch norms for good. `samples`: batches that calibrate, in the module's dtype
-  // and on the CPU, none of them empty. InputError if the samples are fewer than kFewestSamples, ConfigError for a task without predict and for a pattern of `asked.keep` that
-  // matches no parameter; Errors as find_readers and fold_batch_norms.
+  // and on the CPU, none of them empty. InputError if the samples are fewer than kFewestSamples,
+  // ConfigError for a task without predict and for a pattern of `asked.keep` that matches no
+  // parameter; Errors as find_readers and fold_batch_norms.
   PostTraining(Task task, std::vector<Collated> samples, QuantizeOptions asked,
                QuantizeMetric metric);
 
