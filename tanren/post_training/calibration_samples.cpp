@@ -1,7 +1,7 @@
 #include "tanren/post_training/calibration_samples.h"
 
 #include "tanren/base/error.h"
-#include "tanren/config/sections/quantize.h"
+#include "tanren/config/run_config.h"
 #include "tanren/data/collated.h"
 
 #include <fmt/format.h>

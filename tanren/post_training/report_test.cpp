@@ -140,7 +140,8 @@ TEST(QuantizeReport, says_of_each_scheme_why_nothing_is_written) {
   TANREN_EXPECT_CONTAINS(quantize_text_report(report),
                          "nothing is written; beyond the tolerance: weights; no smaller than fp32: "
                          "dynamic; left out: static\n");
-  report.schemes[4].not_measured = kRefused + std::string("[quantize] the input of a is not finite");
+  report.schemes[4].not_measured =
+      kRefused + std::string("[quantize] the input of a is not finite");
   report.schemes[2].not_measured = "no weight is left";
   const std::string text = quantize_text_report(report);
   TANREN_EXPECT_CONTAINS(text,
