@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -47,26 +48,49 @@ Weights weights_of(const RunState& run, bool wants_average) {
   return {averaged ? run.averaged_tensors() : run.model_tensors(), run.step(), averaged};
 }
 
-Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average) {
+// The weights and buffers that the objective averages; `path`: phase.objective.
+std::set<std::string> averaged_names(const RunState& run, const std::string& path) {
+  std::map<const c10::TensorImpl*, std::string> buffers;
+  for (const auto& item : run.task.module->named_buffers()) {
+    buffers.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  }
+  std::set<std::string> owned;  // a buffer is averaged by the first objective that has it
+  for (const Phase& phase : run.phases) {
+    for (const Objective& objective : phase.objectives) {
+      std::set<std::string> names;
+      for (const NamedParameter& parameter : objective.all) names.insert(parameter.name);
+      for (const ObjectiveBuffer& buffer : objective.buffers) {
+        const auto name = buffers.find(buffer.tensor.unsafeGetTensorImpl());
+        if (name != buffers.end() && owned.insert(name->second).second) names.insert(name->second);
+      }
+      if (phase.spec.name + "." + objective.spec.name == path) return names;
+    }
+  }
+  return {};
+}
+
+// `run`: as averages_in.
+Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average,
+                   const RunState* run) {
   const Snapshot snapshot = read_checkpoint(checkpoint);
   Weights weights{snapshot.model.tensors, step, false};
   if (!wants_average) return weights;
   weights.averaged = has_updates(snapshot.average);
-  for (const auto& [name, tensor] : averages_in(snapshot.average)) {
+  for (const auto& [name, tensor] : averages_in(snapshot.average, run, checkpoint.string())) {
     weights.tensors.set(name, tensor);
   }
   return weights;
 }
 
 // No rank of a run in stages has the whole model: the run's last checkpoint has it.
-Weights weights_of_stages(const fs::path& checkpoints, bool wants_average) {
+Weights weights_of_stages(const fs::path& checkpoints, bool wants_average, const RunState& run) {
   const auto last = latest_checkpoint(checkpoints);
   if (!last) {
     throw CheckpointError("[export] " + checkpoints.string() +
                           " has no complete checkpoint, from which a run in stages exports its "
                           "weights; go on with it from there or train again");
   }
-  return weights_of(*last, step_of(*last), wants_average);
+  return weights_of(*last, step_of(*last), wants_average, &run);
 }
 
 Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) {
@@ -74,10 +98,10 @@ Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) 
   for (const auto& ranked : run.selection.best) {
     if (ranked.step == run.step()) break;
     if (const auto checkpoint = checkpoint_of_step(folder / "checkpoints", ranked.step)) {
-      return weights_of(*checkpoint, ranked.step, wants_average);
+      return weights_of(*checkpoint, ranked.step, wants_average, &run);
     }
   }
-  if (run.stage != nullptr) return weights_of_stages(folder / "checkpoints", wants_average);
+  if (run.stage != nullptr) return weights_of_stages(folder / "checkpoints", wants_average, run);
   return weights_of(run, wants_average);
 }
 
@@ -178,19 +202,32 @@ void write_whole_model(const fs::path& file, const TensorMap& tensors, const Met
 }
 
 SafetensorsFile checkpoint_weights(const fs::path& checkpoint, bool wants_average) {
-  const Weights weights = weights_of(checkpoint, 0, wants_average);
+  const Weights weights = weights_of(checkpoint, 0, wants_average, /*run=*/nullptr);
   return {without_input_scales(weights.tensors),
           {{"weights", weights.averaged ? "averaged" : "raw"}}};
 }
 
-TensorMap averages_in(const State& average) {
+TensorMap averages_in(const State& average, const RunState* run, const std::string& from) {
+  constexpr std::string_view kUpdates = ".num_updates";
   TensorMap averages;
   if (!has_updates(average)) return averages;
   std::set<std::string> raw;
   for (const auto& [name, value] : average.values) {
-    const auto* names = std::get_if<std::string>(&value);
-    if (names == nullptr || !name.ends_with(std::string(".") + kNoAverage)) continue;
-    for (std::string_view rest = *names; !rest.empty();) raw.emplace(take_line(rest));
+    const auto* count = std::get_if<int64_t>(&value);
+    if (count == nullptr || *count != 0 || !name.ends_with(kUpdates)) continue;
+    const std::string path = name.substr(0, name.size() - kUpdates.size());
+    const auto listed = average.values.find(path + "." + kNoAverage);
+    if (listed != average.values.end()) {
+      const auto text = value_of<std::string>(average, listed->first);
+      for (std::string_view rest = text; !rest.empty();) raw.emplace(take_line(rest));
+    } else if (run != nullptr) {
+      raw.merge(averaged_names(*run, path));
+    } else {
+      throw CheckpointError("[export] " + from + " is of an older version, and does not say which "
+                            "of its averages are those of " + path +
+                            ", which has none yet; take the raw weights with --set "
+                            "average.evaluate=false");
+    }
   }
   for (const auto& [name, tensor] : average.tensors) {
     if (raw.count(name) == 0) averages.set(name, tensor);

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 namespace tanren {
 
@@ -54,12 +55,14 @@ void write_whole_model(const std::filesystem::path& file, const TensorMap& tenso
                        QuantizeNote note = {});
 
 // The weights of a checkpoint as export_weights writes them: averaged if it has averages and they
-// are wanted. The metadata has the kind of weights.
+// are wanted. The metadata has the kind of weights. CheckpointError as averages_in without a run.
 SafetensorsFile checkpoint_weights(const std::filesystem::path& checkpoint, bool wants_average);
 
 // The averages in a snapshot's state of them, by the names of the weights and buffers whose place
-// they take; none of an objective that has no average yet.
-TensorMap averages_in(const State& average);
+// they take; none of an objective that has no average yet. Older step folders do not name those of
+// such an objective (kNoAverage), which are its weights at the start: `run`, which has the
+// objectives, names them. CheckpointError for such a folder, `from`, without a run (null).
+TensorMap averages_in(const State& average, const RunState* run, const std::string& from);
 
 // folder/model.safetensors, if it exists.
 std::optional<std::filesystem::path> exported_weights(const std::filesystem::path& folder);

@@ -160,7 +160,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
   std::set<const at::TensorImpl*> known;
   for (const auto& item : named) {
     const bool is_new = known.insert(item.value().unsafeGetTensorImpl()).second;
-    if (!is_new && stage == nullptr) second_names.insert(item.key());
+    if (!is_new) second_names.insert(item.key());
   }
   std::vector<NamedParameter> model;
   for (const auto& item : named) model.push_back(named_parameter(item.key(), item.value(), plan));
