@@ -223,8 +223,10 @@ TensorMap averages_in(const State& average, const RunState* run, const std::stri
     } else if (run != nullptr) {
       raw.merge(averaged_names(*run, path));
     } else {
-      throw CheckpointError("[export] " + from + " is of an older version, and does not say which "
-                            "of its averages are those of " + path +
+      throw CheckpointError("[export] " + from +
+                            " is of an older version, and does not say which "
+                            "of its averages are those of " +
+                            path +
                             ", which has none yet; take the raw weights with --set "
                             "average.evaluate=false");
     }

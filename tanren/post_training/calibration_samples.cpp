@@ -44,9 +44,8 @@ int64_t checked_count(const std::vector<Collated>& batches) {
   int64_t count = 0;
   for (const Collated& some : batches) count += some.batch.size();
   if (count >= kFewestSamples) return count;
-  throw InputError(
-      fmt::format("[quantize] {} samples to calibrate with; give at least {}", count,
-                  kFewestSamples));
+  throw InputError(fmt::format("[quantize] {} samples to calibrate with; give at least {}", count,
+                               kFewestSamples));
 }
 
 Batch first_given(const Dataset& dataset, const std::vector<int64_t>& numbers, int64_t wanted) {

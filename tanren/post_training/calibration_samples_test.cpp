@@ -54,9 +54,8 @@ TEST(CalibrationSamples, are_refused_if_the_dataset_gives_too_few) {
   TANREN_EXPECT_CONTAINS(
       testing::error_of<InputError>([&] { (void)checked_count(batches_of(few, all, 7)); }),
       "5 samples to calibrate with; give at least 8");
-  TANREN_EXPECT_CONTAINS(
-      testing::error_of<InputError>([&] { (void)first_given(few, all, 8); }),
-      "the dataset gives 5 of the 100 samples that calibrate in one batch");
+  TANREN_EXPECT_CONTAINS(testing::error_of<InputError>([&] { (void)first_given(few, all, 8); }),
+                         "the dataset gives 5 of the 100 samples that calibrate in one batch");
 }
 
 }  // namespace

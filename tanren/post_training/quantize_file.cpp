@@ -71,8 +71,8 @@ class WayScope {
 };
 
 std::vector<Collated> calibration_batches(const QuantizeSubject& subject) {
-  auto batches = batches_of(subject.calibrates(), subject.calibration,
-                            subject.parts.plan.evaluate.batch);
+  auto batches =
+      batches_of(subject.calibrates(), subject.calibration, subject.parts.plan.evaluate.batch);
   for (Collated& some : batches) {
     some.batch = prepared(some.batch, subject.state.task, subject.fp32);
   }

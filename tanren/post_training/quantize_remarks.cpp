@@ -38,8 +38,8 @@ std::vector<std::string> remarks_of(const QuantizeReport& report, const RemarkFa
         "the {} has no value over the calibration samples, so no layer goes back to fp32",
         report.metric));
   } else if (put_back > 0) {
-    remarks.push_back(fmt::format(
-        "layers went back to fp32 by the {} of the calibration samples", report.metric));
+    remarks.push_back(fmt::format("layers went back to fp32 by the {} of the calibration samples",
+                                  report.metric));
   }
   if (!report.layers.empty() && facts.error_samples < report.calibration_samples) {
     remarks.push_back(fmt::format("errors of layers are of the first {} calibration samples",
@@ -50,11 +50,11 @@ std::vector<std::string> remarks_of(const QuantizeReport& report, const RemarkFa
   }
   const auto slower = slower_than_fp32(report);
   if (!facts.has_8_bit_products && !slower.empty()) {
-    remarks.push_back(fmt::format(
-        "{}, and without it {} slower than fp32 for 8 samples",
-        facts.has_vnni ? "the products of bytes do not use this processor's VNNI"
-                       : "this processor lacks AVX512-VNNI",
-        join(slower, " and ") + (slower.size() == 1 ? " is" : " are")));
+    remarks.push_back(fmt::format("{}, and without it {} slower than fp32 for 8 samples",
+                                  facts.has_vnni
+                                      ? "the products of bytes do not use this processor's VNNI"
+                                      : "this processor lacks AVX512-VNNI",
+                                  join(slower, " and ") + (slower.size() == 1 ? " is" : " are")));
   }
   for (const std::string& name : facts.constant) {
     remarks.push_back(name +

@@ -55,8 +55,7 @@ TEST_F(QuantizeResults, no_report_stands_beside_another_ones_model) {
   write("static");
   fs::remove(folder_.path() / "quantize.html");
   fs::create_directories(folder_.path() / "quantize.html" / "in the way");
-  TANREN_EXPECT_CONTAINS(testing::error_of<RunError>([&] { write("dynamic"); }),
-                         "quantize.html: ");
+  TANREN_EXPECT_CONTAINS(testing::error_of<RunError>([&] { write("dynamic"); }), "quantize.html: ");
   EXPECT_EQ(text(kWholeFile), "model of static");
   EXPECT_EQ(names(), (std::set<std::string>{kWholeFile, "quantize.html"})) << "no report";
   fs::remove_all(folder_.path() / "quantize.html");

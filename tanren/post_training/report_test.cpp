@@ -181,8 +181,7 @@ TEST(QuantizeReport, remarks_are_told_where_they_are_true) {
             "errors of layers are of the first 64 calibration samples\n");
   report.schemes[3].layers_kept = 0;
   EXPECT_EQ(told(report, {.error_samples = 256}), "");
-  const RemarkFacts slow{
-      .error_samples = 256, .has_8_bit_products = false, .has_vnni = false};
+  const RemarkFacts slow{.error_samples = 256, .has_8_bit_products = false, .has_vnni = false};
   EXPECT_EQ(told(report, slow),
             "this processor lacks AVX512-VNNI, and without it dynamic is slower than fp32 for 8 "
             "samples\n");

@@ -454,13 +454,12 @@ TEST_F(QuantizedRuns, whose_calibration_is_refused_are_measured_with_the_other_s
     EXPECT_TRUE(result_of(report, name).seconds_8) << name;
   }
   EXPECT_FALSE(report.written.empty());
-  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] {
-                           (void)quantize_file({.model = at("run"),
-                                                .out = at("named"),
-                                                .sets = {"quantize.scheme=static"}},
-                                               registry);
-                         }),
-                         "has a number that is not finite");
+  TANREN_EXPECT_CONTAINS(
+      error_of<InputError>([&] {
+        (void)quantize_file(
+            {.model = at("run"), .out = at("named"), .sets = {"quantize.scheme=static"}}, registry);
+      }),
+      "has a number that is not finite");
   EXPECT_FALSE(fs::exists(at("named")));
 }
 

@@ -34,8 +34,7 @@ TEST(StageWindow, of_gpipe_is_predicted_from_four_microbatches) {
     config.batch.global_batch = std::to_string(kMicrobatch * microbatches - 3);
     Plan plan = rank_plan(config, make_task(), *model.data, /*rank=*/0, /*world_size=*/2);
     plan.parallel.schedule = PipelineSchedule::gpipe;
-    const ModelBlocks blocks =
-        block_profile(plan, make_task, collated(*model.data, {0, 1}).batch);
+    const ModelBlocks blocks = block_profile(plan, make_task, collated(*model.data, {0, 1}).batch);
     StagesPredictor predictor(plan, blocks, make_task, *model.data);
     forwards = 0;
     std::vector<int64_t> bytes;
