@@ -39,6 +39,16 @@ std::string why_kept(const ParameterReaders& found, const std::vector<std::strin
   return found.reader ? "a convolution, whose inputs get no scale per row" : found.why;
 }
 
+// "kernel: pow reads it in training": of the first weight.
+std::string why_none(const torch::nn::Module& module, const std::vector<ParameterReaders>& found,
+                     const std::vector<std::string>& keep) {
+  const auto parameters = module.named_parameters();
+  for (const ParameterReaders& own : found) {
+    if (parameters[own.name].dim() > 1) return own.name + ": " + why_kept(own, keep);
+  }
+  return "it has no matrix";
+}
+
 }  // namespace
 
 WeightReaders FakeQuantization::readers() const {
@@ -49,15 +59,15 @@ WeightReaders FakeQuantization::readers() const {
 
 FakeQuantization find_fake_quantization(const Task& task, const Batch& batch, QuantizeScheme scheme,
                                         const std::vector<std::string>& keep) {
-  const std::vector<ParameterReaders> found = find_readers(task, batch);
+  const std::vector<ParameterReaders> found = find_readers(task, batch, Forwards::training_too);
   WeightReaders readers = weights_to_quantize(found, keep);
   if (scheme == QuantizeScheme::dynamic) {
     std::erase_if(readers, [](const auto& own) { return own.second == WeightReader::convolution; });
   }
   if (readers.empty()) {
-    throw ConfigError(
-        "[quantize] no weight of the model can become 8-bit (none is read by linear layers, "
-        "convolutions or embeddings alone, or all are kept); set quantize.scheme to none");
+    throw ConfigError(fmt::format(
+        "[quantize] no weight of the model can become 8-bit ({}); set quantize.scheme to none",
+        why_none(*task.module, found, keep)));
   }
   const std::map<std::string, int64_t> elements = input_elements(task, readers, batch);
   FakeQuantization how{.scheme = scheme};

@@ -156,6 +156,46 @@ TEST(FakeQuantization, computes_what_its_8_bit_model_does) {
   }
 }
 
+// The numbers of a training that reads a weight unrounded would not be those of its 8-bit model.
+TEST(FakeQuantization, leaves_a_weight_that_the_training_reads_in_another_form_and_says_so) {
+  const auto model = std::make_shared<FakedModel>();
+  Task plain = task_of(model);
+  plain.phases.front().forward = [model](const Batch& batch) {
+    const at::Tensor penalty = model->kernel.pow(2).sum();
+    return Terms{{"loss", model->forward(batch["inputs"]).square().sum() + penalty}};
+  };
+  const auto find = [&](const std::vector<std::string>& keep) {
+    return find_fake_quantization(plain, some_words(), QuantizeScheme::calibrated, keep);
+  };
+  const auto how = find({});
+  EXPECT_EQ(layer_named(how, "head.weight").reader, WeightReader::linear);
+  EXPECT_EQ(layer_named(how, "kernel").name, "");
+  EXPECT_EQ(how.kept.at("kernel"), "pow reads it in training");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { (void)find({"head.*", "words.*"}); }),
+                         "(kernel: pow reads it in training)");
+}
+
+TEST(FakeQuantization, throws_where_a_forward_reads_a_rounded_weight_in_another_form) {
+  const auto model = std::make_shared<FakedModel>();
+  Task plain = task_of(model);
+  plain.phases.front().forward = [model](const Batch& batch) {
+    const at::Tensor y = model->forward(batch["inputs"]);
+    const at::Tensor wide = at::zeros({2, kWidth});
+    // What a dry run in eval mode does not see.
+    if (!model->is_training()) return Terms{{"loss", y.sum()}};
+    return Terms{{"loss", y.sum() + at::matmul(wide, model->kernel.t()).sum()}};
+  };
+  const auto how = find_fake_quantization(plain, some_words(), QuantizeScheme::weights, {});
+  const Task task = fake_quantized(plain, how);
+  model->eval();
+  EXPECT_NO_THROW(task.phases.front().forward(some_words()));
+  model->train();
+  TANREN_EXPECT_CONTAINS(
+      error_of<Error>([&] { task.phases.front().forward(some_words()); }),
+      "kernel is read by linear, which no rounded weight answers, in a training that rounds it for "
+      "projection");
+}
+
 struct NormedImage : torch::nn::Module {
   torch::nn::Conv2d convolution{torch::nn::Conv2dOptions(2, 3, 3)};
   torch::nn::BatchNorm2d norm{3};

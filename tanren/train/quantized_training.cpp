@@ -101,7 +101,7 @@ void begin_quantized(const Task& plain, const FakeQuantization& how, const Plan&
   const int64_t all = plan.device.threads * plan.parallel.thread_ranks();
   if (all > 0) at::set_num_threads(static_cast<int>(all));
   without_draws([&] {
-    if (how.num_norms > 0) fold_batch_norms(plain, first_samples(train));
+    if (how.num_norms > 0) fold_batch_norms(plain, first_samples(train), Forwards::training_too);
     if (how.scheme != QuantizeScheme::calibrated) return;
     const int64_t samples = plan.quantize.samples;
     Calibration calibration(plain, how.readers(), plan.quantize.range);
