@@ -27,11 +27,12 @@ constexpr const char* kWholeFile = "model.tanren.safetensors";
 
 // Writes folder/model.tanren.safetensors and model.safetensors, a second name for the same bytes;
 // each is written completely or not at all. The metadata holds the step, the kind of weights and
-// `description`. If the best checkpoint no longer exists, the next best is exported, and in the end
+// `description`. `how`: of a quantisation-aware training, whose scales are left out. If the best checkpoint no longer exists, the next best is exported, and in the end
 // `run` itself; of a run in stages, its last checkpoint, read tensor by tensor (CheckpointError if
 // there is none).
 Exported export_weights(const RunState& run, const Parts& parts,
-                        const std::filesystem::path& folder, const Metadata& description);
+                        const std::filesystem::path& folder, const Metadata& description,
+                        const FakeQuantization& how = {});
 
 constexpr const char* kQuantizedFolder = "quantized";
 
@@ -52,6 +53,10 @@ std::filesystem::path export_quantized(const RunState& run, const Parts& parts,
 void write_whole_model(const std::filesystem::path& file, const TensorMap& tensors,
                        const Metadata& metadata, const QuantizedParameters& parameters = {},
                        QuantizeNote note = {});
+
+// The tensors of the plain model among those of a step folder with this config: without the scales
+// that a quantisation-aware training has beside them.
+TensorMap plain_tensors(const TensorMap& tensors, const std::string& config_toml);
 
 // The weights of a checkpoint as export_weights writes them: averaged if it has averages and they
 // are wanted. The metadata has the kind of weights.

@@ -155,24 +155,39 @@ QuantizedParameters learned_parameters(const TensorMap& tensors, const FakeQuant
   return parameters;
 }
 
-TensorMap without_input_scales(const TensorMap& tensors) {
-  constexpr std::string_view kScale = "scale";
-  const auto zero_point_of = [&](const std::string& scale) {
-    return scale.substr(0, scale.size() - kScale.size()) + "zero_point";
-  };
-  std::vector<std::string> ours;
-  for (const auto& [name, tensor] : tensors) {
-    if (!is_input_scale(name) || tensor.numel() != 1) continue;
-    const at::Tensor* const zero_point = tensors.find(zero_point_of(name));
-    if (zero_point == nullptr || zero_point->scalar_type() != at::kLong) continue;
-    ours.push_back(name);
-    ours.push_back(zero_point_of(name));
+std::set<std::string> input_scale_names(const FakeQuantization& how) {
+  std::set<std::string> all;
+  for (const FakeLayer& layer : how.layers) {
+    if (layer.first != layer.name || !has_input_scale(how.scheme, layer.reader)) continue;
+    const QuantizedNames names = quantized_names(layer.name);
+    all.insert({names.input_scale, names.input_zero_point});
   }
-  if (ours.empty()) return tensors;
-  std::sort(ours.begin(), ours.end());
+  return all;
+}
+
+std::set<std::string> input_scale_names(const TensorMap& tensors,
+                                        const std::vector<std::string>& keep) {
+  std::set<std::string> scales, zero_points, all;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.dim() != 1 || tensor.numel() != 1) continue;
+    if (tensor.is_floating_point()) scales.insert(name);
+    if (tensor.scalar_type() == at::kLong) zero_points.insert(name);
+  }
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.dim() < 2 || !tensor.is_floating_point() || matches_any(keep, name)) continue;
+    const QuantizedNames names = quantized_names(name);
+    const bool has_both =
+        scales.count(names.input_scale) > 0 && zero_points.count(names.input_zero_point) > 0;
+    if (has_both) all.insert({names.input_scale, names.input_zero_point});
+  }
+  return all;
+}
+
+TensorMap without_names(const TensorMap& tensors, const std::set<std::string>& names) {
+  if (names.empty()) return tensors;
   TensorMap rest;
   for (const auto& [name, tensor] : tensors) {
-    if (!std::binary_search(ours.begin(), ours.end(), name)) rest.set(name, tensor);
+    if (names.count(name) == 0) rest.set(name, tensor);
   }
   return rest;
 }

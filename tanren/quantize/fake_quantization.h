@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -65,7 +66,15 @@ void set_input_scales(const torch::nn::Module& module, const FakeQuantization& h
 // finite.
 QuantizedParameters learned_parameters(const TensorMap& tensors, const FakeQuantization& how);
 
-// Without scales and zero points of inputs: the tensors of the plain model.
-TensorMap without_input_scales(const TensorMap& tensors);
+// The names of the scales and zero points that fake_quantized registers.
+std::set<std::string> input_scale_names(const FakeQuantization& how);
+
+// The same of the tensors of a static training without its FakeQuantization: what lies beside a
+// matrix that no pattern of `keep` matches, in the shapes and dtypes that fake_quantized gives.
+std::set<std::string> input_scale_names(const TensorMap& tensors,
+                                        const std::vector<std::string>& keep = {});
+
+// With input_scale_names: the tensors of the plain model.
+TensorMap without_names(const TensorMap& tensors, const std::set<std::string>& names);
 
 }  // namespace tanren

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -146,7 +147,7 @@ TEST(FakeQuantization, computes_what_its_8_bit_model_does) {
     TensorMap tensors;
     for (const auto& item : model->named_parameters()) tensors.set(item.key(), item.value());
     for (const auto& item : model->named_buffers()) tensors.set(item.key(), item.value());
-    const TensorMap weights = without_input_scales(tensors);
+    const TensorMap weights = without_names(tensors, input_scale_names(how));
     for (auto& item : other->named_parameters()) item.value().copy_(weights.at(item.key()));
     EXPECT_EQ(weights.size(), other->named_parameters().size());
     const Task answers = quantized(task_of(other), learned_parameters(tensors, how));
@@ -240,6 +241,28 @@ TEST(FakeQuantization, refuses_a_name_that_the_model_has_and_leaves_out_weights_
                          "a tensor kernel_input_scale of its own");
   const auto image = std::make_shared<NormedImage>();
   EXPECT_EQ(fake_quantized(task_of(image), how).module->named_parameters().size(), 4u);
+}
+
+// A model's own tensors may have such names.
+TEST(FakeQuantization, tells_its_own_scales_from_a_models) {
+  const auto model = std::make_shared<FakedModel>();
+  const auto body = model->register_module("body", std::make_shared<torch::nn::Module>());
+  body->register_parameter("input_scale", at::ones({1}));
+  body->register_buffer("input_zero_point", at::zeros({1}, at::kLong));
+  const auto how =
+      find_fake_quantization(task_of(model), some_words(), QuantizeScheme::calibrated, {});
+  const std::set<std::string> ours = {"kernel_input_scale", "kernel_input_zero_point",
+                                      "head.input_scale", "head.input_zero_point"};
+  EXPECT_EQ(input_scale_names(how), ours);
+  EXPECT_TRUE(input_scale_names(FakeQuantization()).empty());
+  (void)fake_quantized(task_of(model), how);
+  TensorMap tensors;
+  for (const auto& item : model->named_parameters()) tensors.set(item.key(), item.value());
+  for (const auto& item : model->named_buffers()) tensors.set(item.key(), item.value());
+  EXPECT_EQ(input_scale_names(tensors), ours);
+  EXPECT_EQ(input_scale_names(tensors, {"kernel"}).size(), 2u);
+  EXPECT_TRUE(without_names(tensors, ours).contains("body.input_scale"));
+  EXPECT_FALSE(without_names(tensors, ours).contains("head.input_scale"));
 }
 
 TEST(QuantizedNames, are_told_from_others) {

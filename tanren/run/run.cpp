@@ -183,13 +183,15 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
     const auto described = [&](const RunConfig& config) {
       return describe_model(config, train.info(), train.size());
     };
+    const FakeQuantization how =
+        prepared.quantization ? *prepared.quantization : FakeQuantization();
     output.exported =
-        export_weights(state, parts, shared.folder->path(), described(prepared.config));
+        export_weights(state, parts, shared.folder->path(), described(prepared.config), how);
     if (prepared.quantization) {
       RunConfig answers = prepared.config;
       if (answers.precision.mode == "fp64") answers.precision.mode = "fp32";
-      output.quantized = export_quantized(state, parts, shared.folder->path(), described(answers),
-                                          *prepared.quantization);
+      output.quantized =
+          export_quantized(state, parts, shared.folder->path(), described(answers), how);
     }
     output.summary.weights = output.exported->file.filename().string();
   }
