@@ -34,9 +34,11 @@
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
 #include "tanren/train/quantized_training.h"
+#include "tanren/train/step_error.h"
 #include "tanren/train/take_over.h"
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <span>
 
@@ -111,6 +113,23 @@ std::optional<std::chrono::steady_clock::time_point> end_of_start(const Plan& pl
 
 using MakeState = std::function<RunState(const Parts&)>;
 
+// The 8-bit model of a finished run. What fails costs that model alone.
+void write_quantized(const Shared& shared, const RunState& state, const Parts& parts,
+                     RunOutput& output) {
+  const Prepared& prepared = shared.prepared;
+  const Dataset& train = *prepared.datasets.train;
+  RunConfig answers = prepared.config;
+  if (answers.precision.mode == "fp64") answers.precision.mode = "fp32";
+  try {
+    output.quantized =
+        export_quantized(state, parts, shared.folder->path(),
+                         describe_model(answers, train.info(), train.size()),
+                         *prepared.quantization);
+  } catch (const std::exception& error) {
+    output.summary.unwritten = said_by(error);
+  }
+}
+
 // Runs model and loop of one rank; rank 0 also writes the run folder.
 RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make_state,
                    std::shared_ptr<const Ranks> ranks) {
@@ -180,24 +199,23 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   }
   if (output.loop.ending == Ending::finished) {
     const Dataset& train = *prepared.datasets.train;
-    const auto described = [&](const RunConfig& config) {
-      return describe_model(config, train.info(), train.size());
-    };
     const FakeQuantization how =
         prepared.quantization ? *prepared.quantization : FakeQuantization();
-    output.exported =
-        export_weights(state, parts, shared.folder->path(), described(prepared.config), how);
-    if (prepared.quantization) {
-      RunConfig answers = prepared.config;
-      if (answers.precision.mode == "fp64") answers.precision.mode = "fp32";
-      output.quantized =
-          export_quantized(state, parts, shared.folder->path(), described(answers), how);
-    }
+    output.exported = export_weights(state, parts, shared.folder->path(),
+                                     describe_model(prepared.config, train.info(), train.size()),
+                                     how);
     output.summary.weights = output.exported->file.filename().string();
   }
   output.summary.startup_seconds = before_loop + output.loop.first_step_seconds;
   output.summary.wall_seconds = shared.elapsed();
-  shared.folder->write("summary.json", to_json(output.summary) + "\n");
+  const auto write_summary = [&] {
+    shared.folder->write("summary.json", to_json(output.summary) + "\n");
+  };
+  write_summary();
+  if (output.exported && prepared.quantization) {
+    write_quantized(shared, state, parts, output);
+    write_summary();
+  }
   return output;
 }
 
