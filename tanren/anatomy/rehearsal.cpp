@@ -38,8 +38,8 @@ Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets
                               {.datasets = std::move(datasets)});
   fit(prepared);
   if (prepared.quantization) {
-    begin_quantized(prepared.plain, *prepared.quantization, prepared.plan,
-                    *prepared.datasets.train);
+    (void)begin_quantized(prepared.plain, *prepared.quantization, prepared.plan,
+                          *prepared.datasets.train);
   }
   if (stage) stage("weights loaded", at::Device(prepared.plan.device.device));
   make_task_ = std::move(prepared.fit.make_task);

@@ -1,4 +1,5 @@
 #include "tanren/base/error.h"
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/config/kinds.h"

@@ -112,7 +112,8 @@ Task fake_quantized(Task task, const FakeQuantization& how) {
           "belongs; name it otherwise, or keep the weight",
           names.input_scale, layer.name));
     }
-    module.register_parameter(scale, at::ones({1}, at::kFloat), weight->requires_grad());
+    module.register_parameter(scale, at::ones({1}, at::kFloat),
+                              weight->requires_grad() && layer.trains_scale);
     module.register_buffer(zero_point, at::full({1}, 128, at::kLong));
   }
   const auto layers = std::make_shared<const FakeLayers>(*task.module, how);

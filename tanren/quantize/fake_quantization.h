@@ -33,6 +33,7 @@ struct FakeLayer {
   int64_t input_elements = 1;
   // Of a tied weight the first of its names, after which the scale is named; else `name`.
   std::string first;
+  bool trains_scale = true;  // where its weight is trained
 };
 
 struct FakeQuantization {
@@ -51,8 +52,8 @@ struct FakeQuantization {
 FakeQuantization find_fake_quantization(const Task& task, const Batch& batch, QuantizeScheme scheme,
                                         const std::vector<std::string>& keep);
 
-// Registers the scales, 1 around 128, each trained where its weight is, and wraps forwards,
-// predict, predict_rows with its parts, and generate. Batch norms are in eval mode, also where the
+// Registers the scales, 1 around 128, each trained as the layer says, and wraps forwards, predict,
+// predict_rows with its parts, and generate. Batch norms are in eval mode, also where the
 // module is put into training mode later. Layers whose weight the module does not have are left
 // out. ConfigError for a name that the module has already. The task is not wrapped twice.
 Task fake_quantized(Task task, const FakeQuantization& how);

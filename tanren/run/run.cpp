@@ -303,7 +303,10 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   agree_on_limit(prepared, *ranks);
   const Fitted fitted = fit(prepared);
   if (prepared.quantization && !checkpoint && !source) {
-    begin_quantized(prepared.plain, *prepared.quantization, prepared.plan, train);
+    const auto line =
+        begin_quantized(prepared.plain, *prepared.quantization, prepared.plan, train);
+    if (line) prepared.plan.lines.push_back(*line);
+    if (line && is_first) log(fmt::format("[quantize] {}: {}", line->value, line->reason));
   }
   prepared.plain = {};
   if (ranks->world_size() > 1) {

@@ -40,7 +40,7 @@ struct Begun {
 
   Begun(RunConfig asked, const Dataset& given) : config(std::move(asked)), data(given) {
     const Task plain = build_task(config, ModelRegistry(), data);
-    how = find_quantization(plain, config.quantize, data);
+    how = find_quantization(plain, config, data);
     const Task task = fake_quantized(plain, how);
     Plan plan;
     plan.quantize = {.scheme = how.scheme, .samples = 32};
