@@ -44,7 +44,7 @@ struct Begun {
     const Task task = fake_quantized(plain, how);
     Plan plan;
     plan.quantize = {.scheme = how.scheme, .samples = 32};
-    begin_quantized(plain, how, plan, data);
+    (void)begin_quantized(plain, how, plan, data);
     for (const auto& [name, tensor] : tensors_of(*task.module)) {
       start.set(name, tensor.detach().clone());
     }
