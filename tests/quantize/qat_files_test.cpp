@@ -4,6 +4,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/weights_file.h"
 #include "tanren/data/collated.h"
 #include "tanren/interop/export.h"
 #include "tanren/interop/quantized_tensors.h"
@@ -143,15 +144,15 @@ TEST_F(QatFiles, an_8_bit_model_that_cannot_be_written_costs_neither_summary_nor
 TEST_F(QatFiles, reports_of_an_older_8_bit_model_go_before_the_new_one) {
   auto config = short_static_config();
   const fs::path out = place("run") / kQuantizedFolder;
-  EXPECT_EQ(go(config, "run").quantized, out / kWholeFile);
+  go(config, "run");
   for (const char* report : {"quantize.txt", "quantize.json", "quantize.html"}) {
     write_file(out / report, "of another model");
   }
   write_file(out / "notes.txt", "of the user");
   config.run.steps = 8;
-  EXPECT_EQ(go(config, "run").quantized, out / kWholeFile);
+  EXPECT_TRUE(fs::equivalent(go(config, "run").quantized, out / kWholeFile));
   std::vector<std::string> left;
-  for (const auto& entry : fs::directory_iterator(out)) left.push_back(entry.path().filename());
+  for (const auto& entry : fs::directory_iterator(out)) left.push_back(entry.path().filename().string());
   std::sort(left.begin(), left.end());
   EXPECT_EQ(left, (std::vector<std::string>{kWholeFile, "notes.txt"}));
 }
@@ -200,7 +201,10 @@ std::optional<PlanLine> line_of(const Plan& plan, const std::string& key) {
   return std::nullopt;
 }
 
-Prepared prepared_for(const RunConfig& config) { return prepare(config, Registry(), false, ""); }
+Prepared prepared_for(const RunConfig& config) {
+  static const Registry registry;  // what is prepared refers to it
+  return prepare(config, registry, false, "");
+}
 
 bool is_trained(const Prepared& prepared, const std::string& name) {
   return prepared.task.module->named_parameters()[name].requires_grad();
@@ -221,7 +225,8 @@ TEST(QatFreezing, of_a_weight_is_that_of_its_scale_unless_a_pattern_is_of_the_sc
   const Prepared alone = prepared_for(config);
   EXPECT_TRUE(is_trained(alone, "head.weight"));
   EXPECT_FALSE(is_trained(alone, "head.input_scale"));
-  EXPECT_FALSE(is_trained({.task = alone.fit.make_task(config)}, "head.input_scale"));
+  const Task replica = alone.fit.make_task(config);
+  EXPECT_FALSE(replica.module->named_parameters()["head.input_scale"].requires_grad());
 
   config.quantize = {};
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { (void)prepared_for(config); }),
