@@ -132,9 +132,10 @@ void check_floating(const TensorMap& tensors, const QuantizeNote& note) {
 }  // namespace
 
 Exported export_weights(const RunState& run, const Parts& parts, const fs::path& folder,
-                        const Metadata& description, const FakeQuantization& how) {
+                        const Metadata& description, const FakeQuantization* how) {
   const Weights weights = chosen(run, parts, folder);
-  const TensorMap tensors = without_names(weights.tensors, input_scale_names(how));
+  const TensorMap tensors =
+      how != nullptr ? without_names(weights.tensors, input_scale_names(*how)) : weights.tensors;
   const Metadata metadata = told_of(weights, run, description);
   write_whole_model(folder / kWholeFile, tensors, metadata);
   if (!link(folder / kWholeFile, folder / kFile)) {

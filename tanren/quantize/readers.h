@@ -1,6 +1,6 @@
 // Which operators read each parameter of a task when it predicts, and when it is trained, found by
-// one dry run (dry/dry_scope.h): there is no list of layers or models. So a weight is known that an operator
-// with 8-bit weights can read, or why it has to stay as it is. Called by calibrations. Not
+// one dry run (dry/dry_scope.h): there is no list of layers or models. So a weight is known that an
+// operator with 8-bit weights can read, or why it has to stay as it is. Called by calibrations. Not
 // thread-safe, nor while other threads make tensors, as DryScope. A kernel that torch's dispatcher
 // does not see reads unseen, as does contiguous(), which copies a replaced weight alone: such a
 // reader gets NaN.

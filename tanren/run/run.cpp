@@ -22,6 +22,7 @@
 #include "tanren/run/mesh.h"
 #include "tanren/run/origin.h"
 #include "tanren/run/prepare.h"
+#include "tanren/run/quantized_run.h"
 #include "tanren/run/rank_lines.h"
 #include "tanren/run/replicas.h"
 #include "tanren/run/run_folder.h"
@@ -33,12 +34,9 @@
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
-#include "tanren/train/quantized_training.h"
-#include "tanren/train/step_error.h"
 #include "tanren/train/take_over.h"
 
 #include <chrono>
-#include <exception>
 #include <functional>
 #include <span>
 
@@ -113,23 +111,6 @@ std::optional<std::chrono::steady_clock::time_point> end_of_start(const Plan& pl
 
 using MakeState = std::function<RunState(const Parts&)>;
 
-// The 8-bit model of a finished run. What fails costs that model alone.
-void write_quantized(const Shared& shared, const RunState& state, const Parts& parts,
-                     RunOutput& output) {
-  const Prepared& prepared = shared.prepared;
-  const Dataset& train = *prepared.datasets.train;
-  RunConfig answers = prepared.config;
-  if (answers.precision.mode == "fp64") answers.precision.mode = "fp32";
-  try {
-    output.quantized =
-        export_quantized(state, parts, shared.folder->path(),
-                         describe_model(answers, train.info(), train.size()),
-                         *prepared.quantization);
-  } catch (const std::exception& error) {
-    output.summary.unwritten = said_by(error);
-  }
-}
-
 // Runs model and loop of one rank; rank 0 also writes the run folder.
 RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make_state,
                    std::shared_ptr<const Ranks> ranks) {
@@ -199,11 +180,9 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   }
   if (output.loop.ending == Ending::finished) {
     const Dataset& train = *prepared.datasets.train;
-    const FakeQuantization how =
-        prepared.quantization ? *prepared.quantization : FakeQuantization();
     output.exported = export_weights(state, parts, shared.folder->path(),
                                      describe_model(prepared.config, train.info(), train.size()),
-                                     how);
+                                     prepared.quantization.get());
     output.summary.weights = output.exported->file.filename().string();
   }
   output.summary.startup_seconds = before_loop + output.loop.first_step_seconds;
@@ -213,7 +192,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   };
   write_summary();
   if (output.exported && prepared.quantization) {
-    write_quantized(shared, state, parts, output);
+    write_quantized(prepared, state, parts, shared.folder->path(), output);
     write_summary();
   }
   return output;
@@ -303,10 +282,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   agree_on_limit(prepared, *ranks);
   const Fitted fitted = fit(prepared);
   if (prepared.quantization && !checkpoint && !source) {
-    const auto line =
-        begin_quantized(prepared.plain, *prepared.quantization, prepared.plan, train);
-    if (line) prepared.plan.lines.push_back(*line);
-    if (line && is_first) log(fmt::format("[quantize] {}: {}", line->value, line->reason));
+    begin_quantized_run(prepared, is_first);
   }
   prepared.plain = {};
   if (ranks->world_size() > 1) {

@@ -152,7 +152,9 @@ TEST_F(QatFiles, reports_of_an_older_8_bit_model_go_before_the_new_one) {
   config.run.steps = 8;
   EXPECT_TRUE(fs::equivalent(go(config, "run").quantized, out / kWholeFile));
   std::vector<std::string> left;
-  for (const auto& entry : fs::directory_iterator(out)) left.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator(out)) {
+    left.push_back(entry.path().filename().string());
+  }
   std::sort(left.begin(), left.end());
   EXPECT_EQ(left, (std::vector<std::string>{kWholeFile, "notes.txt"}));
 }
