@@ -172,7 +172,9 @@ TEST(FakeQuantization, leaves_a_weight_that_the_training_reads_in_another_form_a
   EXPECT_EQ(layer_named(how, "head.weight").reader, WeightReader::linear);
   EXPECT_EQ(layer_named(how, "kernel").name, "");
   EXPECT_EQ(how.kept.at("kernel"), "pow reads it in training");
-  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { (void)find({"head.*", "words.*"}); }),
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] {
+                           (void)find({"head.*", "words.*"});
+                         }),
                          "(kernel: pow reads it in training)");
 }
 

@@ -249,8 +249,7 @@ bool fold(const FoldedConvolution& convolution) {
 
 }  // namespace
 
-std::vector<std::string> fold_batch_norms(const Task& task, const Batch& batch,
-                                          Forwards forwards) {
+std::vector<std::string> fold_batch_norms(const Task& task, const Batch& batch, Forwards forwards) {
   const at::NoGradGuard no_grad;
   NormFinder finder(*task.module);
   Task at_once = task;

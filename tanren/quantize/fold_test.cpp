@@ -194,10 +194,9 @@ TEST(Fold, leaves_a_convolution_that_a_trainings_forward_reads_without_its_norm)
       return Terms{{.name = "mean", .sum = compute(batch["inputs"]).mean()}};
     }};
   };
-  task.phases = {phase([model](const at::Tensor& x) { return model->forward(x); }),
-                 phase([model](const at::Tensor& x) {
-                   return model->units.at("plain")->convolve(x);
-                 })};
+  task.phases = {
+      phase([model](const at::Tensor& x) { return model->forward(x); }),
+      phase([model](const at::Tensor& x) { return model->units.at("plain")->convolve(x); })};
   const Batch batch = images_of(at::kFloat);
   EXPECT_EQ(fold_batch_norms(task, batch, Forwards::training_too),
             (std::vector<std::string>{"biased.weight", "not_affine.weight"}));

@@ -71,9 +71,8 @@ FakeQuantization find_quantization(const Task& task, const RunConfig& config,
   const QuantizeOptions& options = config.quantize;
   return without_draws([&] {
     try {
-      FakeQuantization how =
-          find_fake_quantization(task, first_samples(train),
-                                 from_word<QuantizeScheme>(options.scheme), options.keep);
+      FakeQuantization how = find_fake_quantization(
+          task, first_samples(train), from_word<QuantizeScheme>(options.scheme), options.keep);
       for (FakeLayer& layer : how.layers) {
         const std::string scale = quantized_names(layer.name).input_scale;
         layer.trains_scale = !freezes_scale_alone(config.model, scale, layer.name);

@@ -16,8 +16,7 @@ namespace tanren {
 // Of the config's scheme, on the first two samples. Runs dry. Scales are trained where model.freeze
 // does not hold them alone (freezing.h). ConfigError as find_fake_quantization, and for a model
 // whose forward needs values.
-FakeQuantization find_quantization(const Task& task, const RunConfig& config,
-                                   const Dataset& train);
+FakeQuantization find_quantization(const Task& task, const RunConfig& config, const Dataset& train);
 
 // Says in `profile`, which has the parameters of a wrapped task, which weight each scale follows.
 void note_scales(const FakeQuantization& how, ModelProfile& profile);
