@@ -48,8 +48,8 @@ Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets
   }
   fit(prepared);
   if (prepared.quantization && !resumes) {
-    begin_quantized(prepared.plain, *prepared.quantization, prepared.plan,
-                    *prepared.datasets.train);
+    (void)begin_quantized(prepared.plain, *prepared.quantization, prepared.plan,
+                          *prepared.datasets.train);
   }
   if (stage) stage("weights loaded", at::Device(prepared.plan.device.device));
   make_task_ = std::move(prepared.fit.make_task);

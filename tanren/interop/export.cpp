@@ -7,6 +7,7 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/step_folders.h"
+#include "tanren/config/read_config.h"
 #include "tanren/interop/model_description.h"
 #include "tanren/interop/quantized_tensors.h"
 
@@ -155,9 +156,10 @@ void check_floating(const TensorMap& tensors, const QuantizeNote& note) {
 }  // namespace
 
 Exported export_weights(const RunState& run, const Parts& parts, const fs::path& folder,
-                        const Metadata& description) {
+                        const Metadata& description, const FakeQuantization* how) {
   const Weights weights = chosen(run, parts, folder);
-  const TensorMap tensors = without_input_scales(weights.tensors);
+  const TensorMap tensors =
+      how != nullptr ? without_names(weights.tensors, input_scale_names(*how)) : weights.tensors;
   const Metadata metadata = told_of(weights, run, description);
   write_whole_model(folder / kWholeFile, tensors, metadata);
   if (!link(folder / kWholeFile, folder / kFile)) {
@@ -170,7 +172,7 @@ fs::path export_quantized(const RunState& run, const Parts& parts, const fs::pat
                           const Metadata& description, const FakeQuantization& how) {
   const Weights weights = chosen(run, parts, folder);
   TensorMap tensors;
-  for (const auto& [name, tensor] : without_input_scales(weights.tensors)) {
+  for (const auto& [name, tensor] : without_names(weights.tensors, input_scale_names(how))) {
     const bool is_wide = tensor.scalar_type() == at::kDouble;
     tensors.set(name, is_wide ? tensor.to(at::kFloat) : tensor);
   }
@@ -180,8 +182,13 @@ fs::path export_quantized(const RunState& run, const Parts& parts, const fs::pat
     note.range = name(plan.range);
     note.samples = plan.samples;
   }
-  fs::create_directories(folder / kQuantizedFolder);
-  fs::path file = folder / kQuantizedFolder / kWholeFile;
+  const fs::path out = folder / kQuantizedFolder;
+  fs::create_directories(out);
+  // Those of an earlier end of the run, and what tanren quantize says of another model there.
+  for (const char* old : {"quantize.txt", "quantize.json", "quantize.html", kWholeFile}) {
+    fs::remove(out / old);
+  }
+  fs::path file = out / kWholeFile;
   write_whole_model(file, tensors, told_of(weights, run, description),
                     learned_parameters(weights.tensors, how), std::move(note));
   return file;
@@ -201,9 +208,15 @@ void write_whole_model(const fs::path& file, const TensorMap& tensors, const Met
   write_safetensors(file, with_quantized(tensors, parameters), described, Narrow::widened);
 }
 
+TensorMap plain_tensors(const TensorMap& tensors, const std::string& config_toml) {
+  const QuantizeOptions trained = parse_recorded_config(config_toml, "config.toml").quantize;
+  if (trained.scheme != name(QuantizeScheme::calibrated)) return tensors;
+  return without_names(tensors, input_scale_names(tensors, trained.keep));
+}
+
 SafetensorsFile checkpoint_weights(const fs::path& checkpoint, bool wants_average) {
   const Weights weights = weights_of(checkpoint, 0, wants_average, /*run=*/nullptr);
-  return {without_input_scales(weights.tensors),
+  return {plain_tensors(weights.tensors, read_file(checkpoint / "config.toml")),
           {{"weights", weights.averaged ? "averaged" : "raw"}}};
 }
 

@@ -60,6 +60,7 @@ std::string to_json(const Summary& summary) {
     append_line(out, "best." + summary.best_metric, summary.best_value);
   }
   if (!summary.weights.empty()) append_text_line(out, "weights", summary.weights);
+  if (!summary.unwritten.empty()) append_text_line(out, "unwritten", summary.unwritten);
   if (!summary.reason.empty()) append_text_line(out, "reason", summary.reason);
   if (!summary.cause.empty()) append_text_line(out, "cause", summary.cause);
   if (summary.out_of_memory > 0) append_line(out, "out_of_memory", summary.out_of_memory);

@@ -35,14 +35,15 @@ struct Summary {
   std::optional<int64_t> best_step;  // of the best checkpoint, with checkpoint.best
   double best_value = 0;
   std::string best_metric;
-  std::string weights;  // file of the exported weights; empty: none
+  std::string weights;    // file of the exported weights; empty: none
+  std::string unwritten;  // why a finished run's 8-bit model was not written; empty: no reason
 };
 
 // One JSON object, a key a line, without a closing line feed. Keys are named as the fields, of
 // evaluate and final_losses one each: "evaluate.<metric>", "final_loss.<objective>". "best.step",
-// "best.<metric>", "weights", "reason" and "cause" stand there only if they are set. A value that
-// is not finite is null. Speeds, startup_seconds and device_reads_per_step of a failed run are left
-// out: its session has no end to measure.
+// "best.<metric>", "weights", "unwritten", "reason" and "cause" stand there only if they are set. A
+// value that is not finite is null. Speeds, startup_seconds and device_reads_per_step of a failed run
+// are left out: its session has no end to measure.
 std::string to_json(const Summary& summary);
 
 }  // namespace tanren

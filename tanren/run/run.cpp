@@ -21,6 +21,7 @@
 #include "tanren/run/mesh.h"
 #include "tanren/run/origin.h"
 #include "tanren/run/prepare.h"
+#include "tanren/run/quantized_run.h"
 #include "tanren/run/rank_lines.h"
 #include "tanren/run/replicas.h"
 #include "tanren/run/run_folder.h"
@@ -32,7 +33,6 @@
 #include "tanren/train/device.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
-#include "tanren/train/quantized_training.h"
 #include "tanren/train/take_over.h"
 
 #include <chrono>
@@ -141,22 +141,21 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   }
   if (output.loop.ending == Ending::finished) {
     const Dataset& train = *prepared.datasets.train;
-    const auto described = [&](const RunConfig& config) {
-      return describe_model(config, train.info(), train.size());
-    };
-    output.exported =
-        export_weights(state, parts, shared.folder->path(), described(prepared.config));
-    if (prepared.quantization) {
-      RunConfig answers = prepared.config;
-      if (answers.precision.mode == "fp64") answers.precision.mode = "fp32";
-      output.quantized = export_quantized(state, parts, shared.folder->path(), described(answers),
-                                          *prepared.quantization);
-    }
+    output.exported = export_weights(state, parts, shared.folder->path(),
+                                     describe_model(prepared.config, train.info(), train.size()),
+                                     prepared.quantization.get());
     output.summary.weights = output.exported->file.filename().string();
   }
   output.summary.startup_seconds = before_loop + output.loop.first_step_seconds;
   output.summary.wall_seconds = shared.elapsed();
-  shared.folder->write("summary.json", to_json(output.summary) + "\n");
+  const auto write_summary = [&] {
+    shared.folder->write("summary.json", to_json(output.summary) + "\n");
+  };
+  write_summary();
+  if (output.exported && prepared.quantization) {
+    write_quantized(prepared, state, parts, shared.folder->path(), output);
+    write_summary();
+  }
   return output;
 }
 
@@ -246,7 +245,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   agree_on_limit(prepared, *ranks);
   const Fitted fitted = fit(prepared);
   if (prepared.quantization && !checkpoint && !source) {
-    begin_quantized(prepared.plain, *prepared.quantization, prepared.plan, train);
+    begin_quantized_run(prepared, is_first);
   }
   prepared.plain = {};
   if (ranks->world_size() > 1) {
