@@ -12,8 +12,8 @@
 #include "tanren/run/run.h"
 #include "tests/support/block_config.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 
 #include <filesystem>
