@@ -81,8 +81,7 @@ class Checkout {
     fs::create_directory(folder_.path() / "bin");
     const std::string forks = forked_tanren("tanren");
     if (forks == "tanren") return;  // no forks: that of build/release
-    const fs::path program =
-        folder_.file("bin/tanren", "#!/bin/sh\nexec " + forks + " \"$@\"\n");
+    const fs::path program = folder_.file("bin/tanren", "#!/bin/sh\nexec " + forks + " \"$@\"\n");
     fs::permissions(program, fs::perms::owner_all);
   }
 

@@ -90,11 +90,10 @@ class LostStage : public ::testing::TestWithParam<Moment> {
       if (rank == moment.rank) {
         environment.insert(environment.end(), moment.environment.begin(), moment.environment.end());
       }
-      ranks.push_back(
-          forked_child({kMortal, "run", at("run.toml"), "--quiet", "--out", at("cut"), "--set",
-                        "parallel.pipeline=2", "--set",
-                        "parallel.rendezvous=file://" + at("rendezvous").string()},
-                       environment));
+      ranks.push_back(forked_child({kMortal, "run", at("run.toml"), "--quiet", "--out", at("cut"),
+                                    "--set", "parallel.pipeline=2", "--set",
+                                    "parallel.rendezvous=file://" + at("rendezvous").string()},
+                                   environment));
     }
     return ranks;
   }

@@ -236,8 +236,7 @@ TEST_F(Predict, names_the_line_of_a_broken_row_or_leaves_null_in_place_of_broken
   EXPECT_EQ(table_of(read("new.predictions.csv.partial")).size(), 2u) << "the row before it stays";
   expect("predict out new.csv --set predict.broken=skip", 0,
          {"6 rows (went on after row 1), 3 of them broken"});
-  const auto piped =
-      shell(forked_tanren() + " predict out - <new.csv 2>error", folder_.path());
+  const auto piped = shell(forked_tanren() + " predict out - <new.csv 2>error", folder_.path());
   EXPECT_EQ(piped.code, 2);
   EXPECT_EQ(table_of(piped.output).size(), 2u) << piped.output;
   const Table table = table_of(read("new.predictions.csv"));

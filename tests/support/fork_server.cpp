@@ -98,8 +98,10 @@ using Hook = void (*)();
 
 // The C library's start of a program, whose shared libraries are loaded and initialised.
 // NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming)
-extern "C" __attribute__((visibility("default"))) int __libc_start_main(
-    Main main, int argc, char** argv, Hook init, Hook fini, Hook unload, void* stack_end) {
+extern "C" __attribute__((visibility("default"))) int __libc_start_main(Main main, int argc,
+                                                                        char** argv, Hook init,
+                                                                        Hook fini, Hook unload,
+                                                                        void* stack_end) {
   const auto start = reinterpret_cast<int (*)(Main, int, char**, Hook, Hook, Hook, void*)>(
       ::dlsym(RTLD_NEXT, "__libc_start_main"));
   const char* name = ::getenv("TANREN_FORK_SERVER");
