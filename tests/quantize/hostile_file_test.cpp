@@ -295,7 +295,8 @@ TEST_F(HostileFiles, are_refused_before_any_weight_is_expanded) {
   const int64_t before = cpu_memory_stats().live_bytes;
   TANREN_EXPECT_CONTAINS(error_of<CheckpointError>([&] { expanded(tensors, note, "f"); }),
                          "f: d.weight has a scale");
-  EXPECT_LT(cpu_memory_stats().recent_peak_bytes - before, 3 * kExpanded);
+  EXPECT_LT(cpu_memory_stats().recent_peak_bytes - before, kExpanded / 2)
+      << "rows are summed some at a time";
 }
 
 TEST_F(HostileFiles, with_other_numbers_under_a_second_name_are_refused) {
