@@ -268,6 +268,7 @@ int run(const Arguments& arguments, const Registry& registry) {
   console.reset();  // its last output comes before the end
   if (arguments.json && output.is_first) std::cout << to_json(output.summary) << "\n";
   if (talk && output.is_first) print_end(output, named, again);
+  if (!output.summary.unwritten.empty()) throw RunError(output.summary.unwritten);
   return output.loop.ending == Ending::interrupted ? kStoppedCode : 0;
 }
 

@@ -36,6 +36,15 @@ function(tanren_room name)
   endif()
 endfunction()
 
+# tanren_forks(TESTS…): in these tests, commands are forks (tests/support/forked.h).
+function(tanren_forks)
+  foreach(test IN LISTS ARGN)
+    target_compile_definitions(${test} PRIVATE TANREN_FORK_SERVER="$<TARGET_FILE:fork_server>"
+                                               TANREN_FORK_CLIENT="$<TARGET_FILE:fork_client>")
+    add_dependencies(${test} fork_server fork_client)
+  endforeach()
+endfunction()
+
 # tanren_test(NAME [TORCH_FREE] [SHARDS N] LABEL unit|whole|distributed|gpu SOURCES files… LINK targets…)
 # Declares one GoogleTest binary, built as one unit, which ctest runs as one test. Tests that mostly
 # wait are run as N processes side by side (SHARDS).

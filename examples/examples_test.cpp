@@ -380,7 +380,9 @@ TEST_F(Examples, transfer_learns_other_digits_on_a_body_that_keeps_every_byte) {
 
 TEST_F(Examples, transfer_stopped_in_the_middle_equals_a_run_that_was_not_stopped) {
   const auto config = [&](const char* name) { return (kExamples / "transfer" / name).string(); };
-  const std::string common = " --quiet --set run.threads=1 --set run.epochs=none --set run.steps=";
+  const std::string common =
+      " --quiet --set run.threads=1 --set 'model.channels=[16,32]' --set run.epochs=none"
+      " --set run.steps=";
   ASSERT_EQ(go(kTanren + " run " + config("base.toml") + " --out base" + common + "30").code, 0);
   const std::string line = kTanren + " run " + config("head.toml") + common + "40" +
                            " --set model.init_from=" + (temporary_.path() / "base").string() +

@@ -4,6 +4,7 @@
 
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
+#include "tests/support/forked.h"
 #include "tests/support/shell.h"
 
 #include <gtest/gtest.h>
@@ -17,11 +18,16 @@ namespace tanren::testing {
 namespace fs = std::filesystem;
 
 inline const fs::path kExamples = fs::path(TANREN_SOURCE_DIR) / "examples";
-inline const std::string kTanren = TANREN_BUILD_DIR "/tanren";
+inline const std::string kTanren = TANREN_BINARY;
 
 class ExamplesTest : public ::testing::Test {
  protected:
-  ShellResult go(const std::string& line) { return shell(line, temporary_.path()); }
+  // A line that begins with tanren runs it as a fork.
+  ShellResult go(const std::string& line) {
+    const bool is_tanren = line.rfind(kTanren + " ", 0) == 0;
+    const std::string forked = is_tanren ? forked_tanren() + line.substr(kTanren.size()) : line;
+    return shell(forked, temporary_.path());
+  }
 
   // Trains examples/<config> into the folder "run"; returns its summary.
   nlohmann::json trained(const std::string& program, const std::string& config) {

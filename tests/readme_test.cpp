@@ -3,6 +3,7 @@
 // block in an example. Also checks that the targets of all relative links in the documents exist.
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
+#include "tests/support/forked.h"
 #include "tests/support/shell.h"
 
 #include <filesystem>
@@ -70,13 +71,18 @@ int expected_code(const std::string& comment) {
 }
 
 // A temporary folder that looks like a built checkout to the lines of the README: it has examples/
-// and build/release/, `tanren` is on the path, and runs/ is its own.
+// and build/release/, `tanren` is on the path (its commands are forks), and runs/ is its own.
 class Checkout {
  public:
   Checkout() {
     fs::create_directory_symlink(kSource / "examples", folder_.path() / "examples");
     fs::create_directory(folder_.path() / "build");
     fs::create_directory_symlink(TANREN_BUILD_DIR, folder_.path() / "build/release");
+    fs::create_directory(folder_.path() / "bin");
+    const std::string forks = forked_tanren("tanren");
+    if (forks == "tanren") return;  // no forks: that of build/release
+    const fs::path program = folder_.file("bin/tanren", "#!/bin/sh\nexec " + forks + " \"$@\"\n");
+    fs::permissions(program, fs::perms::owner_all);
   }
 
   // Runs the lines of a ```sh block and returns their output.
@@ -90,8 +96,8 @@ class Checkout {
         expect_make_target(command.substr(5, command.find(' ', 5) - 5));
         continue;
       }
-      const auto result =
-          shell("PATH=\"$PWD/build/release:$PATH\"; " + shortened(command), folder_.path());
+      const auto result = shell("PATH=\"$PWD/bin:$PWD/build/release:$PATH\"; " + shortened(command),
+                                folder_.path());
       EXPECT_EQ(result.code, expected_code(hash == std::string::npos ? "" : line.substr(hash)))
           << line << "\n"
           << result.output;

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <utility>
 
 namespace tanren::cli {
 
@@ -62,7 +64,19 @@ void close_marked_descriptors() {
   }
   const int code = start.in_place(start.arguments);
   std::fflush(nullptr);
-  ::_exit(code);  // atexit handlers belong to the launcher
+  ::_exit(code);  // atexit handlers belong to the process that started it
+}
+
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
+
+ChildEnd end_of(size_t child, int status, const rusage& used) {
+  return {.child = child,
+          .code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+          .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+          .cpu_seconds = seconds_of(used.ru_utime) + seconds_of(used.ru_stime),
+          .peak_bytes = static_cast<int64_t>(used.ru_maxrss) * 1024};
 }
 
 }  // namespace
@@ -80,7 +94,11 @@ std::string signal_text(int signal) {
   return fmt::format("signal {}{}", signal, what ? " (" + std::string(what) + ")" : "");
 }
 
-ChildProcesses::ChildProcesses() {
+std::string ChildProcesses::tagged(const std::string& text) const {
+  return "[" + speaker_.name + "] " + text;
+}
+
+ChildProcesses::ChildProcesses(Speaker speaker) : speaker_(std::move(speaker)) {
   open_standard_descriptors();
   // Orphans in a child's group become our children, so that their end is reported to us.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -95,7 +113,7 @@ ChildProcesses::ChildProcesses() {
   ::sigprocmask(SIG_BLOCK, &heard, &mask_before_);
   signals_ = ::signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals_ < 0) {
-    throw RunError("[launch] no signals can be heard: " + std::string(std::strerror(errno)));
+    throw RunError(tagged("no signals can be heard: " + std::string(std::strerror(errno))));
   }
 }
 
@@ -116,30 +134,48 @@ ChildProcesses::~ChildProcesses() {
 
 void ChildProcesses::start_guard() {
   std::array<int, 2> ends{};
+  const std::string name = speaker_.name + "-guard";
   if (::pipe2(ends.data(), O_CLOEXEC) < 0 || (guard_ = ::fork()) < 0) {
-    throw RunError("[launch] cannot start a process: " + std::string(std::strerror(errno)));
+    throw RunError(tagged("cannot start a process: " + std::string(std::strerror(errno))));
   }
-  if (guard_ == 0) guard(ends[0]);
+  if (guard_ == 0) guard(ends[0], name.c_str());
   ::close(ends[0]);
   guard_pipe_ = ends[1];
 }
 
-// The pipe reports the groups that have ended. When it closes because the owner ended, however that
-// happened, the guard kills the others. Only async-signal-safe calls are allowed after the fork.
-void ChildProcesses::guard(int pipe) {
+// The pipe reports the groups that have begun (their numbers) and ended (the numbers below 0). When
+// it closes because the owner ended, however that happened, the guard kills those that are left.
+// Only async-signal-safe calls are allowed after the fork.
+void ChildProcesses::guard(int pipe, const char* name) {
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
   ::setsid();
-  ::prctl(PR_SET_NAME, "launch-guard");
+  ::prctl(PR_SET_NAME, name);
   ::dup2(pipe, STDIN_FILENO);
   ::close_range(STDOUT_FILENO, ~0U, 0);
-  pid_t ended = 0;
-  while (::read(STDIN_FILENO, &ended, sizeof ended) == sizeof ended) {
-    for (Child& child : children_) child.group_ended |= child.pid == ended;
+  std::array<pid_t, kMostChildren> groups{};  // 0: none
+  const auto put = [&](pid_t before, pid_t now) {
+    const auto place = std::find(groups.begin(), groups.end(), before);
+    if (place != groups.end()) *place = now;
+  };
+  for (const Child& child : children_) {
+    if (!child.group_ended) put(0, child.pid);
   }
-  send(SIGKILL);
+  pid_t told = 0;
+  while (::read(STDIN_FILENO, &told, sizeof told) == sizeof told) {
+    if (told > 0) put(0, told);
+    if (told < 0) put(-told, 0);
+  }
+  for (const pid_t group : groups) {
+    if (group > 0) ::kill(-group, SIGKILL);
+  }
   ::_exit(0);
+}
+
+// If the guard was killed, the children still die with this process.
+void ChildProcesses::tell_guard(pid_t group) const {
+  [[maybe_unused]] const ssize_t ignored = ::write(guard_pipe_, &group, sizeof group);
 }
 
 // Runs in the child: only async-signal-safe calls.
@@ -163,12 +199,13 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   const std::vector<char*> arguments = pointers_to(start.arguments);
   const std::vector<char*> environment = pointers_to(start.environment);
   const auto fail = [&](int error) {
-    return "[launch] " + start.program + " cannot be started: " + std::strerror(error);
+    return tagged(start.program + " cannot be started: " + std::strerror(error));
   };
   std::array<int, 2> errors{};
+  if (num_left() >= kMostChildren) throw RunError(fail(EAGAIN) + "; " + speaker_.advice);
   const int input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (input < 0 || ::pipe2(errors.data(), O_CLOEXEC) < 0)
-    throw RunError(fail(errno) + "; start fewer ranks");
+    throw RunError(fail(errno) + "; " + speaker_.advice);
   const pid_t parent = ::getpid();
   const bool in_place = start.in_place && has_one_thread();
   if (in_place) std::fflush(nullptr);  // the child must not write what is buffered here
@@ -187,11 +224,12 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   if (pid > 0) {
     ::setpgid(pid, pid);  // parent and child both call this, in either order
     children_.push_back({pid});
+    if (guard_ > 0) tell_guard(pid);
     // Closed by a successful exec, or by the child that runs in place.
     [[maybe_unused]] const ssize_t ignored = ::read(errors[0], &error, sizeof error);
   }
   ::close(errors[0]);
-  if (pid < 0) throw RunError(fail(error) + "; start fewer ranks");
+  if (pid < 0) throw RunError(fail(error) + "; " + speaker_.advice);
   if (error != 0) throw ConfigError(fail(error) + "; name a program that runs by itself");
   return pid;
 }
@@ -206,14 +244,14 @@ std::vector<ChildEnd> ChildProcesses::collect() {
   std::vector<ChildEnd> ends;
   int status = 0;
   pid_t pid = 0;
-  while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
+  rusage used{};
+  while ((pid = ::wait4(-1, &status, WNOHANG, &used)) > 0) {
     if (pid == guard_) guard_ = 0;
     for (size_t i = 0; i < children_.size(); ++i) {
       Child& child = children_[i];
       if (child.pid != pid || child.ended) continue;
       child.ended = true;
-      ends.push_back({i, WIFEXITED(status) ? WEXITSTATUS(status) : 0,
-                      WIFSIGNALED(status) ? WTERMSIG(status) : 0});
+      ends.push_back(end_of(i, status, used));
     }
   }
   for (Child& child : children_) {
@@ -224,8 +262,7 @@ std::vector<ChildEnd> ChildProcesses::collect() {
     const auto group = static_cast<id_t>(child.pid);
     if (::waitid(P_PGID, group, &info, WEXITED | WNOHANG | WNOWAIT) == 0) continue;
     child.group_ended = true;
-    // If the guard was killed, the children still die with this process.
-    [[maybe_unused]] const ssize_t ignored = ::write(guard_pipe_, &child.pid, sizeof child.pid);
+    tell_guard(-child.pid);
   }
   return ends;
 }
@@ -236,10 +273,17 @@ void ChildProcesses::send(int signal) {
   }
 }
 
-bool ChildProcesses::any_left() const {
-  return std::any_of(children_.begin(), children_.end(),
-                     [](const Child& child) { return !child.group_ended; });
+void ChildProcesses::send(size_t child, int signal) {
+  const Child& one = children_.at(child);
+  if (!one.group_ended) ::kill(-one.pid, signal);
 }
+
+int64_t ChildProcesses::num_left() const {
+  return std::count_if(children_.begin(), children_.end(),
+                       [](const Child& child) { return !child.group_ended; });
+}
+
+bool ChildProcesses::any_left() const { return num_left() > 0; }
 
 bool ChildProcesses::any_running() const {
   return std::any_of(children_.begin(), children_.end(),

@@ -1,13 +1,15 @@
-// The processes that `tanren launch` starts, and the signals that it gets meanwhile. Each child
-// leads its own process group: a terminal's Ctrl-C reaches only the launcher, and processes started
-// by a child end with it. No child outlives this process, however it ends: the kernel kills the
-// children (PR_SET_PDEATHSIG), a guard process kills the rest of their groups. One object at a
+// The processes that a verb starts (ranks, trials), and the signals that it gets meanwhile. Each
+// child leads its own process group: a terminal's Ctrl-C reaches only this process, and processes
+// started by a child end with it. No child outlives this process, however it ends: the kernel kills
+// the children (PR_SET_PDEATHSIG), a guard process kills the rest of their groups. One object at a
 // time, on the main thread; used by launch.cpp.
 #pragma once
 
 #include <sys/types.h>
 
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,7 +17,13 @@
 
 namespace tanren::cli {
 
-constexpr int kMostChildren = 1024;  // of one launcher
+constexpr int kMostChildren = 1024;  // at a time
+
+// Who starts the children: errors begin with [name], and the guard's process is called NAME-guard.
+struct Speaker {
+  std::string name;
+  std::string advice;  // of the error that no process can be created: "start fewer ranks"
+};
 
 struct ChildStart {
   std::string program;                   // path of the file
@@ -29,27 +37,34 @@ struct ChildStart {
   std::function<int(const std::vector<std::string>&)> in_place = {};
 };
 
-// How a child ended: with an exit code, or by a signal.
+// How a child ended: with an exit code, or by a signal; and what it used, with those of its own
+// children that it has waited for.
 struct ChildEnd {
   size_t child = 0;  // in the order of the starts
   int code = 0;
-  int signal = 0;  // 0: none
+  int signal = 0;          // 0: none
+  double cpu_seconds = 0;  // processor time, of the program and of the kernel for it
+  // The most memory that one of these processes had resident. A child begins as a copy of this
+  // process, whose pages count.
+  int64_t peak_bytes = 0;
 };
 
 class ChildProcesses {
  public:
   // From now on SIGINT, SIGTERM, SIGHUP (unless ignored, as under nohup), SIGTSTP and SIGCHLD have
   // no effect except that next_signal returns them.
-  ChildProcesses();
+  explicit ChildProcesses(Speaker speaker);
   // Kills the processes that are left.
   ~ChildProcesses();
   ChildProcesses(const ChildProcesses&) = delete;
   ChildProcesses& operator=(const ChildProcesses&) = delete;
 
   // The child's standard input is /dev/null, because reading in the terminal's background would
-  // stop it. ConfigError if the program cannot be run, RunError if no process can be created.
+  // stop it. ConfigError if the program cannot be run, RunError if no process can be created or
+  // kMostChildren are left.
   pid_t start(const ChildStart& start);
-  // Starts the guard of the children started so far. Until then only the kernel ends them.
+  // Starts the guard of the children started so far and later. Until then only the kernel ends
+  // them.
   void start_guard();
 
   // Readable when next_signal has a signal.
@@ -58,8 +73,10 @@ class ChildProcesses {
 
   // The children that ended since the last call. Other members of their groups may still run.
   std::vector<ChildEnd> collect();
-  // Sends `signal` to every group that has processes left.
+  // Sends `signal` to every group that has processes left, or to that of one child, which is named
+  // as in ChildEnd.
   void send(int signal);
+  void send(size_t child, int signal);
   // Whether any child, or any process of its group, is left (as of the last collect).
   bool any_left() const;
   // Whether any child itself is left.
@@ -73,8 +90,12 @@ class ChildProcesses {
   };
 
   void set_up(const ChildStart& start, pid_t parent, int input) const;
-  [[noreturn]] void guard(int pipe);
+  [[noreturn]] void guard(int pipe, const char* name);
+  void tell_guard(pid_t group) const;
+  int64_t num_left() const;
+  std::string tagged(const std::string& text) const;
 
+  Speaker speaker_;
   std::vector<Child> children_;
   sigset_t mask_before_{};
   struct sigaction pipe_before_ {};

@@ -69,7 +69,7 @@ class LaunchedRanks {
   LaunchOptions options_;
   const Registry& registry_;
   RankOutput output_;
-  ChildProcesses processes_;
+  ChildProcesses processes_{{.name = "launch", .advice = "start fewer ranks"}};
   std::vector<pid_t> pids_;
   Stage stage_ = Stage::running;
   Clock::time_point until_ = Clock::time_point::max();  // of the stage

@@ -1,5 +1,6 @@
 #include "tanren/anatomy/advice.h"
 
+#include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
@@ -119,10 +120,10 @@ std::pair<int64_t, bool> peak_of(Rehearsal& run, int64_t before) {
   MemoryGauge gauge(run.parts().device);
   if (gauge.counts()) {
     gauge.restart();
-    run.step();
+    measured_step(run);
     return {gauge.peak() - before, true};
   }
-  run.step();
+  measured_step(run);
   const auto make = [&] { return run.make_task(); };
   return {StepPredictor(make, run.dataset()).step(run.plan()).peak_bytes, false};
 }
@@ -137,7 +138,7 @@ std::optional<Advice> measure(const Variant& variant, const RunConfig& asked,
   const int64_t before = MemoryGauge(device).live();
   Rehearsal run(config, registry, std::move(datasets));
   const int64_t planned = run.plan().batch.microbatch;
-  run.step();
+  measured_step(run);
   Advice advice{.change = variant.change, .note = variant.note};
   std::tie(advice.peak, advice.peak_measured) = peak_of(run, before);
   advice.alternating = base.rehearsal != nullptr;
@@ -146,8 +147,8 @@ std::optional<Advice> measure(const Variant& variant, const RunConfig& asked,
       std::clamp(static_cast<int64_t>(std::ceil(kSecondsOfSteps / step)), kFewestSteps, kMostSteps);
   std::vector<double> seconds, base_seconds;
   for (int64_t i = 0; i < steps; ++i) {
-    if (base.rehearsal) base_seconds.push_back(base.rehearsal->step().whole);
-    seconds.push_back(run.step().whole);
+    if (base.rehearsal) base_seconds.push_back(measured_step(*base.rehearsal).seconds);
+    seconds.push_back(measured_step(run).seconds);
   }
   if (run.parts().recovery->size(planned) < planned) return std::nullopt;  // it did not fit
   if (!base.rehearsal) base_seconds = base.seconds;
@@ -169,6 +170,17 @@ double memory_gain(const Advice& advice) {
 double gain(const Advice& advice) { return std::max(advice.time_gain, memory_gain(advice)); }
 
 }  // namespace
+
+StepReport measured_step(Rehearsal& run, OperatorRecorder* recorder) {
+  StepReport report = run.step(recorder);
+  for (const auto& objective : report.objectives) {
+    if (objective.verdict.action != Action::halt) continue;
+    throw NonFiniteError("[anatomy] the guard stops this run in its first steps: " +
+                         std::string(name(objective.verdict.cause)) +
+                         "; lower the learning rate, or look at the data");
+  }
+  return report;
+}
 
 AdviceFound advise(const RunConfig& config, const Registry& registry, BaseRun& base) {
   AdviceFound found;

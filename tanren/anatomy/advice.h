@@ -19,6 +19,9 @@ struct BaseRun {
   double loader_share = 0;      // of a step's time
 };
 
+// One step of the run; NonFiniteError if the guard halts it.
+StepReport measured_step(Rehearsal& run, OperatorRecorder* recorder = nullptr);
+
 struct AdviceFound {
   std::vector<Advice> advice;      // those that help, the largest gain first; at most ten
   std::vector<std::string> tried;  // all variants that were tried

@@ -121,7 +121,7 @@ MemoryTimeline traced_step(Rehearsal& run, const TraceScope& tracing) {
   hooks.after_node = [&] { backward_end = tracing.size(); };
   {
     OperatorRecorder recorder(Detail::passes, run.finish(), std::move(hooks));
-    run.step(&recorder);
+    measured_step(run, &recorder);
   }
   if (backward_end > 0) marks.push_back({backward_end, Pass::update});
   return memory_timeline_of(tracing.trace(), begin, marks, kMoments);
@@ -132,9 +132,9 @@ std::vector<double> measure_times(Rehearsal& run, Anatomy& anatomy) {
   OperatorRecorder recorder(Detail::passes, run.finish());
   std::vector<double> seconds;
   for (int64_t i = 0; i < kSteps; ++i) {
-    const auto step = run.step(&recorder);
-    anatomy.times.loader += step.loader / static_cast<double>(kSteps);
-    seconds.push_back(step.whole);
+    const StepReport step = measured_step(run, &recorder);
+    anatomy.times.loader += step.wait_seconds / static_cast<double>(kSteps);
+    seconds.push_back(step.seconds);
   }
   const PassTimes times = recorder.recording().times;
   anatomy.times.forward = times.forward / static_cast<double>(kSteps);
@@ -146,7 +146,8 @@ std::vector<double> measure_times(Rehearsal& run, Anatomy& anatomy) {
 void measure_operators(Rehearsal& run, Anatomy& anatomy) {
   OperatorRecorder recorder(Detail::operators, run.finish());
   for (int64_t i = 0; i < kSteps; ++i) {
-    anatomy.listening_seconds += run.step(&recorder).whole / static_cast<double>(kSteps);
+    anatomy.listening_seconds +=
+        measured_step(run, &recorder).seconds / static_cast<double>(kSteps);
   }
   anatomy.operators = recorder.recording();
 }
@@ -202,12 +203,12 @@ Anatomy dissect(const RunConfig& config, const Registry& registry, bool advises)
   Rehearsal& run = *base.rehearsal;
   const at::Device device = run.parts().device;
   run.use_loader(0);  // so that the batch is traced too
-  for (int64_t i = 1; i < kWarmUps; ++i) run.step();
+  for (int64_t i = 1; i < kWarmUps; ++i) measured_step(run);
   anatomy.memory = traced_step(run, *tracing);
   tracing.reset();
 
   run.use_loader(-1);
-  run.step();
+  measured_step(run);
   base.seconds = measure_times(run, anatomy);
   stages.push_back({"peak of training", anatomy.memory.peak_bytes, memory_now(device)});
   stages.push_back(stage_now("after training", anatomy.memory.after_bytes, device));

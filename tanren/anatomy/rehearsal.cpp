@@ -1,7 +1,9 @@
 #include "tanren/anatomy/rehearsal.h"
 
-#include "tanren/base/error.h"
 #include "tanren/base/seconds.h"
+#include "tanren/comm/communicator.h"
+#include "tanren/run/fork_place.h"
+#include "tanren/run/origin.h"
 #include "tanren/train/device.h"
 #include "tanren/train/explained.h"
 #include "tanren/train/quantized_training.h"
@@ -33,13 +35,21 @@ int64_t tokens_of(const GlobalBatch& batch) {
 }  // namespace
 
 Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
-                     const std::function<void(const char*, at::Device)>& stage) {
-  Prepared prepared = prepare(without_stages(config, registry), registry, /*has_weights=*/false, "",
+                     const std::function<void(const char*, at::Device)>& stage,
+                     const std::filesystem::path& checkpoint) {
+  const bool resumes = !checkpoint.empty();
+  const auto kept = resumes ? run_of_checkpoint(checkpoint) : std::filesystem::path();
+  Prepared prepared = prepare(without_stages(config, registry), registry, resumes, kept,
                               {.datasets = std::move(datasets)});
+  if (resumes) {
+    const Facts data = data_facts(*prepared.datasets.train, prepared.datasets.eval.get());
+    check_data_unchanged(*single_communicator(), read_origin(checkpoint).data, data, checkpoint,
+                         config);
+  }
   fit(prepared);
-  if (prepared.quantization) {
-    begin_quantized(prepared.plain, *prepared.quantization, prepared.plan,
-                    *prepared.datasets.train);
+  if (prepared.quantization && !resumes) {
+    (void)begin_quantized(prepared.plain, *prepared.quantization, prepared.plan,
+                          *prepared.datasets.train);
   }
   if (stage) stage("weights loaded", at::Device(prepared.plan.device.device));
   make_task_ = std::move(prepared.fit.make_task);
@@ -48,6 +58,7 @@ Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets
   parts_ = build_parts(prepared.plan, /*stop=*/nullptr, registry.accelerators);
   waits_.emplace(prepared.plan.device.threads);
   state_ = build_run_state(std::move(prepared.task), parts_);
+  if (resumes) load_checkpoint(state_, checkpoint, parts_);
   if (prepared.optimizer) start_optimizer(state_, *prepared.optimizer);
   for (auto& phase : state_.phases) {
     auto& forward = phase.spec.forward;
@@ -69,30 +80,24 @@ void Rehearsal::use_loader(int64_t workers) {
   loader_.emplace(make_loader(state_, parts, *datasets_.train));
 }
 
-Rehearsal::Times Rehearsal::step(OperatorRecorder* recorder) {
+StepReport Rehearsal::step(OperatorRecorder* recorder) {
   apply_device_plan(parts_.plan);
   const auto wait = finish();
   if (wait) wait();
   const auto start = Clock::now();
   const GlobalBatch batch = loader_->next();
-  Times times{seconds_since(start), 0};
+  const double waited = seconds_since(start);
   tokens_ = tokens_of(batch);
   recorder_ = recorder;
   if (recorder != nullptr) recorder->begin_step();
   MemoryState memory;
-  const auto report = explained_update(state_, parts_, batch, *datasets_.train, memory);
+  StepReport report = *explained_update(state_, parts_, batch, *datasets_.train, memory);
   if (wait) wait();
   if (recorder != nullptr) recorder->end_step();
   recorder_ = nullptr;
-  times.whole = seconds_since(start);
-  for (const auto& objective : report->objectives) {
-    if (objective.verdict.action == Action::halt) {
-      throw RunError("[anatomy] the guard stops this run in its first steps: " +
-                     std::string(name(objective.verdict.cause)) +
-                     "; lower the learning rate, or look at the data");
-    }
-  }
-  return times;
+  report.seconds = seconds_since(start);
+  report.wait_seconds = waited;
+  return report;
 }
 
 std::function<void()> Rehearsal::finish() const {

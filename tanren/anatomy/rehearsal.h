@@ -1,14 +1,17 @@
 // Rehearsal: runs a config in memory only, one update at a time, for measurements: no run folder,
-// no sinks, no checkpoint. The updates are those of the real run. Before each step, the process's
-// settings (threads, allocator) are set to the plan's again, so that two rehearsals can take turns.
-// Not thread-safe. Used by anatomy/anatomy and anatomy/advice.
+// no sinks, nothing saved. The updates are those of the real run, from its beginning or from a
+// checkpoint. Before each step, the process's settings (threads, allocator) are set to the plan's
+// again, so that two rehearsals can take turns. Not thread-safe. Used by anatomy/anatomy and
+// anatomy/advice.
 #pragma once
 
 #include "tanren/anatomy/operator_recorder.h"
+#include "tanren/base/report.h"
 #include "tanren/data/loader.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/short_waits.h"
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -18,9 +21,11 @@ namespace tanren {
 class Rehearsal {
  public:
   // `stage` is called once the weights exist, and again once gradients and optimizer exist; may be
-  // empty. Errors as `tanren run` has them before its first step.
+  // empty. `checkpoint`: the step folder, of a run of this config, that it begins with as a resumed
+  // run would; empty: none. Errors as `tanren run` has them before its first step.
   Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
-            const std::function<void(const char*, at::Device)>& stage = {});
+            const std::function<void(const char*, at::Device)>& stage = {},
+            const std::filesystem::path& checkpoint = {});
 
   Rehearsal(const Rehearsal&) = delete;
   Rehearsal& operator=(const Rehearsal&) = delete;
@@ -28,11 +33,10 @@ class Rehearsal {
   // Restarts the stream of batches, on `workers` loader threads; below 0: as planned.
   void use_loader(int64_t workers);
 
-  struct Times {
-    double loader = 0, whole = 0;  // seconds; whole: with the loader
-  };
-  // Makes one update; `recorder` records it if not null. RunError if the guard halts the run.
-  Times step(OperatorRecorder* recorder = nullptr);
+  // Makes one update; `recorder` records it if not null. Of the report, `wait_seconds` is the time
+  // of the loader, and `seconds` that of all. A verdict that would halt the run is the caller's to
+  // heed.
+  StepReport step(OperatorRecorder* recorder = nullptr);
 
   // Waits for the device; empty on the CPU.
   std::function<void()> finish() const;

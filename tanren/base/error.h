@@ -43,5 +43,15 @@ class MemoryError : public RunError {
  public:
   using RunError::RunError;
 };
+// Loss, gradients or weights are not finite.
+class NonFiniteError : public RunError {
+ public:
+  using RunError::RunError;
+};
+// A file of the run cannot be written.
+class DiskError : public RunError {
+ public:
+  using RunError::RunError;
+};
 
 }  // namespace tanren

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void fail(const fs::path& path, const char* what) {
-  throw RunError(fmt::format("[file] cannot {} {} ({}); check its folder's rights and free space",
-                             what, path.string(), std::strerror(errno)));
+  throw DiskError(fmt::format("[file] cannot {} {} ({}); check its folder's rights and free space",
+                              what, path.string(), std::strerror(errno)));
 }
 
 // Closes the descriptor when it is destroyed.

@@ -32,6 +32,13 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
                      [&](const std::string& pattern) { return matches(pattern, name); });
 }
 
+bool matches_alone(const std::vector<std::string>& patterns, std::string_view name,
+                   std::string_view other) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return matches(pattern, name) && !matches(pattern, other);
+  });
+}
+
 namespace {
 // In quarters of a letter: 1 if the letters differ only in case, 4 if they differ otherwise.
 size_t letter_distance(char a, char b) {

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
@@ -33,8 +34,19 @@ at::Tensor in_groups(const at::Tensor& weight, int64_t groups) {
   return weight.reshape({weight.size(0), groups, -1});
 }
 
+// Some rows at a time: sum() first makes an int32 copy of what it sums.
 at::Tensor sums_of(const at::Tensor& values, int64_t groups) {
-  return in_groups(values, groups).sum(-1, /*keepdim=*/false, at::kInt);
+  constexpr int64_t kSummedElements = 256 << 10;
+  const int64_t out = values.size(0);
+  const int64_t most = std::max<int64_t>(kSummedElements / (values.numel() / out), 1);
+  const at::Tensor all = in_groups(values, groups);
+  at::Tensor sums = at::empty({out, groups}, values.options().dtype(at::kInt));
+  for (int64_t first = 0; first < out; first += most) {
+    const int64_t count = std::min(most, out - first);
+    const at::Tensor some = all.narrow(0, first, count);
+    sums.narrow(0, first, count).copy_(some.sum(-1, /*keepdim=*/false, at::kInt));
+  }
+  return sums;
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace tanren {
 
-// InputError, with the tensor's `name`, for a floating tensor of more than one row, all of them the
-// same memory, which is NaN. Of one row nothing shows it.
+// InputError, with the tensor's `name`, for a floating tensor whose rows, by a stride of 0, are all
+// the same memory, which is NaN.
 void refuse_row_of_nan(std::string_view name, const at::Tensor& tensor);
 
 }  // namespace tanren

@@ -166,8 +166,8 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& 
   fs::path target = folder / fmt::format("step-{}", step);
   fs::path temporary;
   const auto fail = [&](const std::string& why) {
-    throw RunError("[checkpoint] cannot write " + target.string() + " (" + why +
-                   "); check its folder's rights and free space");
+    throw DiskError("[checkpoint] cannot write " + target.string() + " (" + why +
+                    "); check its folder's rights and free space");
   };
   std::error_code ignored;
   try {
@@ -193,7 +193,7 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& 
 
 namespace {
 
-// Calls `work` on each rank. If it throws on one rank, all ranks throw a RunError.
+// Calls `work` on each rank. If it throws on one rank, all ranks throw a DiskError.
 void do_together(Communicator& ranks, const fs::path& target, const std::function<void()>& work) {
   std::string failure;
   try {
@@ -207,8 +207,8 @@ void do_together(Communicator& ranks, const fs::path& target, const std::functio
   for (size_t rank = 0; rank < failures.size(); ++rank) {
     if (failures[rank].empty()) continue;
     settle(ranks);
-    throw RunError(fmt::format("[checkpoint] rank {} cannot write its part of {}: {}", rank,
-                               target.string(), failures[rank]));
+    throw DiskError(fmt::format("[checkpoint] rank {} cannot write its part of {}: {}", rank,
+                                target.string(), failures[rank]));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -222,7 +223,15 @@ Fitted fit_stages(const FitInput& input) {
     CutBudget budget;
     StageSearch search(input, input.config, asked, *input.blocks, budget);
     const bool is_open = input.config.parallel.cut_at.empty();
-    TriedCut tried = search.tried(cut_named(*input.blocks, asked.parallel.cut_at));
+    TriedCut tried;
+    try {
+      tried = search.tried(cut_named(*input.blocks, asked.parallel.cut_at));
+    } catch (const std::exception&) {
+      auto other = is_open ? search.fastest() : std::nullopt;
+      if (!other) throw;
+      plan = cut_elsewhere(input, other->cut);
+      tried = std::move(*other);
+    }
     if (!tried.fits && is_open) {
       if (auto other = search.fastest()) {
         plan = cut_elsewhere(input, other->cut);

@@ -11,6 +11,8 @@
 #include "tanren/train/train_step.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -18,8 +20,17 @@ namespace tanren {
 
 namespace {
 
-// Of one window that shows as much as a longer one. With gpipe all microbatches are in flight; with
-// 1f1b no more are than there are stages, and no more messages under way than twice as many.
+// With gpipe, of a dry window. The second one is as all others that are left out: the first makes
+// what stays for the window, and while the last two run no input is received.
+constexpr int64_t kGpipeMicrobatches = 4;
+
+int64_t num_microbatches(const BatchPlan& batch) {
+  return batch.microbatch > 0 ? (batch.per_rank + batch.microbatch - 1) / batch.microbatch : 1;
+}
+
+// Of one window that shows as much as a longer one. With gpipe all microbatches are in flight, and
+// each holds the same; with 1f1b no more are than there are stages, and no more messages under way
+// than twice as many.
 Plan of_one_window(const Plan& plan) {
   Plan result = plan;
   result.precision.find_initial_scale = false;
@@ -27,9 +38,40 @@ Plan of_one_window(const Plan& plan) {
   if (plan.parallel.schedule == PipelineSchedule::one_f_one_b) {
     const int64_t microbatches = 2 * plan.parallel.pipeline + 2;
     batch.per_rank = std::min(batch.per_rank, microbatches * batch.microbatch);
+  } else {
+    const int64_t left_out = std::max<int64_t>(num_microbatches(batch) - kGpipeMicrobatches, 0);
+    batch.per_rank -= left_out * batch.microbatch;  // the last one may be short
   }
   batch.global_batch = batch.per_rank;
   return result;
+}
+
+// The trace of a window with `copies` more microbatches in flight. Each holds as long what the one
+// does whose forward is in events [begin, end).
+MemoryTrace with_copies(const MemoryTrace& trace, size_t begin, size_t end, int64_t copies) {
+  uint32_t tensors = 0;
+  std::map<uint32_t, MemoryEvent> held;
+  for (size_t i = 0; i < trace.size(); ++i) {
+    tensors = std::max(tensors, trace[i].tensor + 1);
+    if (i < begin || i >= end) continue;
+    if (trace[i].bytes > 0) {
+      held[trace[i].tensor] = trace[i];
+    } else {
+      held.erase(trace[i].tensor);
+    }
+  }
+  MemoryTrace longer(trace.begin(), trace.begin() + static_cast<std::ptrdiff_t>(end));
+  const auto add = [&](MemoryEvent event) {
+    event.bytes *= copies;
+    event.tensor += tensors;
+    longer.push_back(event);
+  };
+  for (const auto& [tensor, event] : held) add(event);
+  for (size_t i = end; i < trace.size(); ++i) {
+    longer.push_back(trace[i]);
+    if (trace[i].bytes < 0 && held.count(trace[i].tensor) > 0) add(trace[i]);
+  }
+  return longer;
 }
 
 int64_t bytes_at(const MemoryTrace& trace, size_t end) {
@@ -88,7 +130,10 @@ StagesPredictor::StagesPredictor(const Plan& plan, const ModelBlocks& blocks,
       blocks_(blocks),
       make_task_(std::move(make_task)),
       one_(longest_sample(dataset)),
-      missing_samples_(plan.batch.per_rank - plan_.batch.per_rank) {}
+      missing_samples_(plan.batch.per_rank - plan_.batch.per_rank) {
+  if (plan.parallel.schedule != PipelineSchedule::gpipe) return;
+  missing_microbatches_ = num_microbatches(plan.batch) - num_microbatches(plan_.batch);
+}
 
 std::vector<StagePrediction> StagesPredictor::of(const PipelineCut& cut) {
   const GeneratorScope generators(at::kCPU);
@@ -131,10 +176,18 @@ StagesPredictor::Known StagesPredictor::run(const StagePlan& stage,
   for (Objective& objective : phase.objectives) objective.spec.every = 1;
   phase.stage_shapes.received = before.sent;
   agree_on_terms(phase, stage.is_last());
+  std::vector<size_t> begun;  // of each forward
+  phase.spec.forward = [&, forward = phase.spec.forward](const Batch& piece) {
+    begun.push_back(tracing.size());
+    return forward(piece);
+  };
   update(run, parts, batch);
   Known known;
   known.shapes = phase.stage_shapes;
-  const MemoryTrace trace = tracing.trace();
+  MemoryTrace trace = tracing.trace();
+  if (missing_microbatches_ > 0) {
+    trace = with_copies(trace, begun.at(1), begun.at(2), missing_microbatches_);
+  }
   known.prediction.step = traced_peak(trace, start);
   known.prediction.step.how = "a dry run of each stage";
   const int64_t length = sequence_length(one_.batch);

@@ -53,6 +53,7 @@ class StagesPredictor {
   std::function<Task()> make_task_;
   Collated one_;  // sample, the longest of the first ones
   int64_t missing_samples_ = 0;
+  int64_t missing_microbatches_ = 0;  // in flight with the others
   std::map<Key, Known> known_;
 };
 

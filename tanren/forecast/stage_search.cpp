@@ -9,6 +9,9 @@ namespace tanren {
 
 namespace {
 
+// Of cuts in one search: more have one cause.
+constexpr size_t kMostErrors = 8;
+
 // The profile is of a run that recomputes nothing and shards nothing. Patterns of blocks inside of
 // these may match, too. The estimate of bytes orders the cuts; what fits is found by dry runs.
 ModelBlocks least_bytes(ModelBlocks blocks, const Plan& plan) {
@@ -99,7 +102,11 @@ std::optional<TriedCut> StageSearch::fastest() {
     }
     if (!cut) return std::nullopt;
     auto result = offered(*cut);
-    if (!result) return std::nullopt;
+    if (!result) {
+      options.ruled_out.push_back(*cut);
+      if (options.ruled_out.size() == kMostErrors) return std::nullopt;
+      continue;
+    }
     if (result->fits) return result;
     if (!result->start_fits) return std::nullopt;  // another cut's is about the same
     for (size_t stage = 0; stage < result->needs.size(); ++stage) {
@@ -113,8 +120,14 @@ std::optional<TriedCut> StageSearch::fastest() {
 }
 
 std::optional<TriedCut> StageSearch::smallest() {
-  const auto cut = cut_smallest(least_, options_);
-  return cut ? offered(*cut) : std::nullopt;
+  CutOptions options = options_;
+  while (options.ruled_out.size() < kMostErrors) {
+    const auto cut = cut_smallest(least_, options);
+    if (!cut) break;
+    if (auto result = offered(*cut)) return result;
+    options.ruled_out.push_back(*cut);
+  }
+  return std::nullopt;
 }
 
 }  // namespace tanren

@@ -43,11 +43,12 @@ class StageSearch {
   // Bytes that the limit leaves for a rank, with processes the least limit of all; 0: no limit.
   int64_t room() const { return room_; }
   TriedCut tried(const PipelineCut& cut);
-  // The cut whose slowest stage has the fewest multiply-adds, of those that fit. Each that fails
-  // rules out others. No value: none of those that were tried does.
+  // The cut whose slowest stage has the fewest multiply-adds, of those that fit. Each that is too
+  // large rules out others; one whose dry run ends in an error is passed over, a few times. No
+  // value: none of those that were tried does.
   std::optional<TriedCut> fastest();
-  // The cut whose largest stage is the smallest, by what its blocks keep. No value: the model
-  // cannot have so many stages.
+  // The cut whose largest stage is the smallest, by what its blocks keep, of those whose dry run
+  // ends without an error. No value: the model cannot have so many stages.
   std::optional<TriedCut> smallest();
 
  private:

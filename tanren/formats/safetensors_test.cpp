@@ -67,6 +67,9 @@ TEST(Safetensors, does_not_write_a_row_of_nan_that_is_expanded) {
     tensors.set("w", nan.to(dtype).expand({2, 3}));
     TANREN_EXPECT_CONTAINS(testing::error_of<InputError>([&] { write_safetensors(path, tensors); }),
                            "w stands for a weight in 8 bits");
+    tensors.set("w", nan.to(dtype).as_strided({1, 3}, {0, 1}));  // of one row
+    TANREN_EXPECT_CONTAINS(testing::error_of<InputError>([&] { write_safetensors(path, tensors); }),
+                           "w stands for a weight in 8 bits");
   }
   EXPECT_EQ(read_safetensors(path).tensors.size(), 3u);
 }

@@ -7,12 +7,14 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/step_folders.h"
+#include "tanren/config/read_config.h"
 #include "tanren/interop/model_description.h"
 #include "tanren/interop/quantized_tensors.h"
 
 #include <unistd.h>
 
 #include <charconv>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -47,26 +49,49 @@ Weights weights_of(const RunState& run, bool wants_average) {
   return {averaged ? run.averaged_tensors() : run.model_tensors(), run.step(), averaged};
 }
 
-Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average) {
+// The weights and buffers that the objective averages; `path`: phase.objective.
+std::set<std::string> averaged_names(const RunState& run, const std::string& path) {
+  std::map<const c10::TensorImpl*, std::string> buffers;
+  for (const auto& item : run.task.module->named_buffers()) {
+    buffers.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  }
+  std::set<std::string> owned;  // a buffer is averaged by the first objective that has it
+  for (const Phase& phase : run.phases) {
+    for (const Objective& objective : phase.objectives) {
+      std::set<std::string> names;
+      for (const NamedParameter& parameter : objective.all) names.insert(parameter.name);
+      for (const ObjectiveBuffer& buffer : objective.buffers) {
+        const auto name = buffers.find(buffer.tensor.unsafeGetTensorImpl());
+        if (name != buffers.end() && owned.insert(name->second).second) names.insert(name->second);
+      }
+      if (phase.spec.name + "." + objective.spec.name == path) return names;
+    }
+  }
+  return {};
+}
+
+// `run`: as averages_in.
+Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average,
+                   const RunState* run) {
   const Snapshot snapshot = read_checkpoint(checkpoint);
   Weights weights{snapshot.model.tensors, step, false};
   if (!wants_average) return weights;
   weights.averaged = has_updates(snapshot.average);
-  for (const auto& [name, tensor] : averages_in(snapshot.average)) {
+  for (const auto& [name, tensor] : averages_in(snapshot.average, run, checkpoint.string())) {
     weights.tensors.set(name, tensor);
   }
   return weights;
 }
 
 // No rank of a run in stages has the whole model: the run's last checkpoint has it.
-Weights weights_of_stages(const fs::path& checkpoints, bool wants_average) {
+Weights weights_of_stages(const fs::path& checkpoints, bool wants_average, const RunState& run) {
   const auto last = latest_checkpoint(checkpoints);
   if (!last) {
     throw CheckpointError("[export] " + checkpoints.string() +
                           " has no complete checkpoint, from which a run in stages exports its "
                           "weights; go on with it from there or train again");
   }
-  return weights_of(*last, step_of(*last), wants_average);
+  return weights_of(*last, step_of(*last), wants_average, &run);
 }
 
 Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) {
@@ -74,10 +99,10 @@ Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) 
   for (const auto& ranked : run.selection.best) {
     if (ranked.step == run.step()) break;
     if (const auto checkpoint = checkpoint_of_step(folder / "checkpoints", ranked.step)) {
-      return weights_of(*checkpoint, ranked.step, wants_average);
+      return weights_of(*checkpoint, ranked.step, wants_average, &run);
     }
   }
-  if (run.stage != nullptr) return weights_of_stages(folder / "checkpoints", wants_average);
+  if (run.stage != nullptr) return weights_of_stages(folder / "checkpoints", wants_average, run);
   return weights_of(run, wants_average);
 }
 
@@ -131,9 +156,10 @@ void check_floating(const TensorMap& tensors, const QuantizeNote& note) {
 }  // namespace
 
 Exported export_weights(const RunState& run, const Parts& parts, const fs::path& folder,
-                        const Metadata& description) {
+                        const Metadata& description, const FakeQuantization* how) {
   const Weights weights = chosen(run, parts, folder);
-  const TensorMap tensors = without_input_scales(weights.tensors);
+  const TensorMap tensors =
+      how != nullptr ? without_names(weights.tensors, input_scale_names(*how)) : weights.tensors;
   const Metadata metadata = told_of(weights, run, description);
   write_whole_model(folder / kWholeFile, tensors, metadata);
   if (!link(folder / kWholeFile, folder / kFile)) {
@@ -146,7 +172,7 @@ fs::path export_quantized(const RunState& run, const Parts& parts, const fs::pat
                           const Metadata& description, const FakeQuantization& how) {
   const Weights weights = chosen(run, parts, folder);
   TensorMap tensors;
-  for (const auto& [name, tensor] : without_input_scales(weights.tensors)) {
+  for (const auto& [name, tensor] : without_names(weights.tensors, input_scale_names(how))) {
     const bool is_wide = tensor.scalar_type() == at::kDouble;
     tensors.set(name, is_wide ? tensor.to(at::kFloat) : tensor);
   }
@@ -156,8 +182,13 @@ fs::path export_quantized(const RunState& run, const Parts& parts, const fs::pat
     note.range = name(plan.range);
     note.samples = plan.samples;
   }
-  fs::create_directories(folder / kQuantizedFolder);
-  fs::path file = folder / kQuantizedFolder / kWholeFile;
+  const fs::path out = folder / kQuantizedFolder;
+  fs::create_directories(out);
+  // Those of an earlier end of the run, and what tanren quantize says of another model there.
+  for (const char* old : {"quantize.txt", "quantize.json", "quantize.html", kWholeFile}) {
+    fs::remove(out / old);
+  }
+  fs::path file = out / kWholeFile;
   write_whole_model(file, tensors, told_of(weights, run, description),
                     learned_parameters(weights.tensors, how), std::move(note));
   return file;
@@ -177,20 +208,41 @@ void write_whole_model(const fs::path& file, const TensorMap& tensors, const Met
   write_safetensors(file, with_quantized(tensors, parameters), described, Narrow::widened);
 }
 
+TensorMap plain_tensors(const TensorMap& tensors, const std::string& config_toml) {
+  const QuantizeOptions trained = parse_recorded_config(config_toml, "config.toml").quantize;
+  if (trained.scheme != name(QuantizeScheme::calibrated)) return tensors;
+  return without_names(tensors, input_scale_names(tensors, trained.keep));
+}
+
 SafetensorsFile checkpoint_weights(const fs::path& checkpoint, bool wants_average) {
-  const Weights weights = weights_of(checkpoint, 0, wants_average);
-  return {without_input_scales(weights.tensors),
+  const Weights weights = weights_of(checkpoint, 0, wants_average, /*run=*/nullptr);
+  return {plain_tensors(weights.tensors, read_file(checkpoint / "config.toml")),
           {{"weights", weights.averaged ? "averaged" : "raw"}}};
 }
 
-TensorMap averages_in(const State& average) {
+TensorMap averages_in(const State& average, const RunState* run, const std::string& from) {
+  constexpr std::string_view kUpdates = ".num_updates";
   TensorMap averages;
   if (!has_updates(average)) return averages;
   std::set<std::string> raw;
   for (const auto& [name, value] : average.values) {
-    const auto* names = std::get_if<std::string>(&value);
-    if (names == nullptr || !name.ends_with(std::string(".") + kNoAverage)) continue;
-    for (std::string_view rest = *names; !rest.empty();) raw.emplace(take_line(rest));
+    const auto* count = std::get_if<int64_t>(&value);
+    if (count == nullptr || *count != 0 || !name.ends_with(kUpdates)) continue;
+    const std::string path = name.substr(0, name.size() - kUpdates.size());
+    const auto listed = average.values.find(path + "." + kNoAverage);
+    if (listed != average.values.end()) {
+      const auto text = value_of<std::string>(average, listed->first);
+      for (std::string_view rest = text; !rest.empty();) raw.emplace(take_line(rest));
+    } else if (run != nullptr) {
+      raw.merge(averaged_names(*run, path));
+    } else {
+      throw CheckpointError("[export] " + from +
+                            " is of an older version, and does not say which "
+                            "of its averages are those of " +
+                            path +
+                            ", which has none yet; take the raw weights with --set "
+                            "average.evaluate=false");
+    }
   }
   for (const auto& [name, tensor] : average.tensors) {
     if (raw.count(name) == 0) averages.set(name, tensor);

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 namespace tanren {
 
@@ -27,16 +28,18 @@ constexpr const char* kWholeFile = "model.tanren.safetensors";
 
 // Writes folder/model.tanren.safetensors and model.safetensors, a second name for the same bytes;
 // each is written completely or not at all. The metadata holds the step, the kind of weights and
-// `description`. If the best checkpoint no longer exists, the next best is exported, and in the end
-// `run` itself; of a run in stages, its last checkpoint, read tensor by tensor (CheckpointError if
-// there is none).
+// `description`. `how`: of a quantisation-aware training, whose scales are left out; null: none. If
+// the best checkpoint no longer exists, the next best is exported, and in the end `run` itself; of
+// a run in stages, its last checkpoint, read tensor by tensor (CheckpointError if there is none).
 Exported export_weights(const RunState& run, const Parts& parts,
-                        const std::filesystem::path& folder, const Metadata& description);
+                        const std::filesystem::path& folder, const Metadata& description,
+                        const FakeQuantization* how = nullptr);
 
 constexpr const char* kQuantizedFolder = "quantized";
 
 // The same weights of a quantisation-aware training as its 8-bit model, with the scales of inputs
-// that it learned: folder/quantized/model.tanren.safetensors. fp64 tensors become fp32. Returns the
+// that it learned: folder/quantized/model.tanren.safetensors. fp64 tensors become fp32. What lies
+// there of an earlier 8-bit model goes first, reports of tanren quantize included. Returns the
 // file. InputError as learned_parameters (quantize/fake_quantization.h).
 std::filesystem::path export_quantized(const RunState& run, const Parts& parts,
                                        const std::filesystem::path& folder,
@@ -53,13 +56,19 @@ void write_whole_model(const std::filesystem::path& file, const TensorMap& tenso
                        const Metadata& metadata, const QuantizedParameters& parameters = {},
                        QuantizeNote note = {});
 
+// The tensors of the plain model among those of a step folder with this config: without the scales
+// that a quantisation-aware training has beside them.
+TensorMap plain_tensors(const TensorMap& tensors, const std::string& config_toml);
+
 // The weights of a checkpoint as export_weights writes them: averaged if it has averages and they
-// are wanted. The metadata has the kind of weights.
+// are wanted. The metadata has the kind of weights. CheckpointError as averages_in without a run.
 SafetensorsFile checkpoint_weights(const std::filesystem::path& checkpoint, bool wants_average);
 
 // The averages in a snapshot's state of them, by the names of the weights and buffers whose place
-// they take; none of an objective that has no average yet.
-TensorMap averages_in(const State& average);
+// they take; none of an objective that has no average yet. Older step folders do not name those of
+// such an objective (kNoAverage), which are its weights at the start: `run`, which has the
+// objectives, names them. CheckpointError for such a folder, `from`, without a run (null).
+TensorMap averages_in(const State& average, const RunState* run, const std::string& from);
 
 // folder/model.safetensors, if it exists.
 std::optional<std::filesystem::path> exported_weights(const std::filesystem::path& folder);

@@ -1,8 +1,10 @@
 #include "tanren/interop/quantized_tensors.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/file.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
+#include "tanren/interop/export.h"
 
 #include <fmt/ranges.h>
 #include <ATen/ATen.h>
@@ -269,11 +271,31 @@ TensorMap expanded(const TensorMap& tensors, const QuantizeNote& note, const std
   return all;
 }
 
+namespace {
+
+void leave_scales_of_training(const std::filesystem::path& path, StateDict& state) {
+  namespace fs = std::filesystem;
+  const fs::path file = fs::is_directory(path) ? weights_of_folder(path).file : path;
+  const fs::path step = file.parent_path(), config = step / "config.toml";
+  if (!fs::exists(step / "state.json") || !fs::exists(config)) return;  // no step folder
+  const size_t before = state.tensors.size();
+  state.tensors = plain_tensors(state.tensors, read_file(config));
+  const size_t left = before - state.tensors.size();
+  if (left == 0) return;
+  state.remarks.push_back(
+      fmt::format("left out {} scales and zero points of its quantisation-aware training", left));
+}
+
+}  // namespace
+
 NamedWeights read_expanded(const std::filesystem::path& path) {
   NamedWeights weights = read_state_dict(path);
   check_version(weights.file.metadata, path.string());
   const QuantizeNote note = quantize_note(weights.file.metadata, path.string());
-  if (note.empty()) return weights;
+  if (note.empty()) {
+    leave_scales_of_training(path, weights.state);
+    return weights;
+  }
   weights.file.content.tensors = expanded(weights.file.content.tensors, note, path.string());
   weights.state.tensors = state_dict_of(weights.file).tensors;
   weights.state.remarks.push_back(fmt::format("expanded {} 8-bit weights to fp32 (scheme {})",

@@ -42,8 +42,9 @@ QuantizedParameters quantized_parameters(const TensorMap& tensors, const Quantiz
 // Errors as quantized_parameters, before memory is taken.
 TensorMap expanded(const TensorMap& tensors, const QuantizeNote& note, const std::string& what);
 
-// read_state_dict (checkpoint/folder_weights.h) with all weights in fp32; a remark says how many
-// were expanded. Errors also as check_version.
+// read_state_dict (checkpoint/folder_weights.h) with all weights in fp32; of a step folder the
+// plain model's (plain_tensors, export.h). Remarks say how many were expanded or left out. Errors
+// also as check_version.
 NamedWeights read_expanded(const std::filesystem::path& path);
 
 }  // namespace tanren

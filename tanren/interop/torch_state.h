@@ -43,9 +43,10 @@ OptimizerStart read_optimizer_start(const Task& task, const RunConfig& config);
 void start_optimizer(RunState& run, const OptimizerStart& start);
 
 // Writes a step folder as {"model", "optimizer", "step", "epoch"}, which torch.load opens with
-// weights_only=True. optimizer.load_state_dict takes it for an optimizer over model.parameters()
-// with one group for each pair of learning rate and weight decay. ConfigError if the optimizer is
-// not adamw, adam or sgd, or if there are several objectives.
+// weights_only=True. Scales of inputs of a quantisation-aware training are left out of both.
+// optimizer.load_state_dict takes it for an optimizer over model.parameters() with one group for
+// each pair of learning rate and weight decay. ConfigError if the optimizer is not adamw, adam or
+// sgd, or if there are several objectives.
 void write_torch_checkpoint(const std::filesystem::path& checkpoint,
                             const std::filesystem::path& file, const KnownKinds& known);
 

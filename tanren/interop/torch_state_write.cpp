@@ -1,9 +1,11 @@
 #include "tanren/base/error.h"
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/config/kinds.h"
 #include "tanren/config/read_config.h"
 #include "tanren/formats/pt_file.h"
+#include "tanren/interop/export.h"
 #include "tanren/interop/torch_optimizer.h"
 #include "tanren/interop/torch_state.h"
 #include "tanren/interop/torch_state_kinds.h"
@@ -117,6 +119,7 @@ TensorMap parameters_of_copies(const Snapshot& snapshot, const std::string& obje
 void write_torch_checkpoint(const std::filesystem::path& checkpoint,
                             const std::filesystem::path& file, const KnownKinds& known) {
   Snapshot snapshot = read_checkpoint(checkpoint);
+  snapshot.model.tensors = plain_tensors(snapshot.model.tensors, snapshot.config_toml);
   snapshot.optimizer = StoredState(snapshot.optimizer, snapshot.slices).joined();
   const RunConfig config = parse_config(snapshot.config_toml, (checkpoint / "config.toml").string(),
                                         checkpoint, {}, known);

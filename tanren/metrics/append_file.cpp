@@ -16,8 +16,8 @@ AppendFile::AppendFile(std::filesystem::path file)
     : path_(std::move(file)),
       descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
   if (descriptor_ < 0) {
-    throw RunError("[metrics] cannot open " + path_.string() + ": " + std::strerror(errno) +
-                   "; correct the folder's rights or free the disk");
+    throw DiskError("[metrics] cannot open " + path_.string() + ": " + std::strerror(errno) +
+                    "; correct the folder's rights or free the disk");
   }
 }
 

@@ -106,7 +106,7 @@ void truncate_log(const std::filesystem::path& file, int64_t attempt, bool keeps
   const bool all = attempt == std::numeric_limits<int64_t>::max();
   if (all && !is_torn(file)) return;
   std::ifstream in(file, std::ios::binary);
-  if (!in) throw RunError(failure("read", file, errno));
+  if (!in) throw DiskError(failure("read", file, errno));
   int64_t keep = 0;
   std::string line;
   int64_t seen = 0;
@@ -119,11 +119,11 @@ void truncate_log(const std::filesystem::path& file, int64_t attempt, bool keeps
   }
   in.close();
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
-  if (descriptor < 0) throw RunError(failure("cut", file, errno));
+  if (descriptor < 0) throw DiskError(failure("cut", file, errno));
   const bool cut = ::ftruncate(descriptor, keep) == 0 && ::fsync(descriptor) == 0;
   const int code = errno;
   ::close(descriptor);
-  if (!cut) throw RunError(failure("cut", file, code));
+  if (!cut) throw DiskError(failure("cut", file, code));
 }
 
 }  // namespace tanren

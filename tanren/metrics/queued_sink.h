@@ -16,9 +16,9 @@
 namespace tanren {
 
 // A record (QueuedOptions::is_record) cannot be written.
-class RecordError final : public RunError {
+class RecordError final : public DiskError {
  public:
-  using RunError::RunError;
+  using DiskError::DiskError;
 };
 
 class ReportFormat {

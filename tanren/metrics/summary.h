@@ -29,18 +29,21 @@ struct Summary {
   double device_reads_per_step = 0;
   int64_t out_of_memory = 0;         // failures for lack of memory that were recovered from
   std::string growth;                // what the leak detector warned of; empty: nothing
-  std::string status;                // finished, stopped
-  std::string reason;                // why the run finished early; empty: it did not
+  std::string status;                // finished, stopped, failed
+  std::string reason;                // why the run ended early or failed; empty: it did neither
+  std::string cause;                 // of a failed run (run/failure.h); empty: it did not fail
   std::optional<int64_t> best_step;  // of the best checkpoint, with checkpoint.best
   double best_value = 0;
   std::string best_metric;
-  std::string weights;  // file of the exported weights; empty: none
+  std::string weights;    // file of the exported weights; empty: none
+  std::string unwritten;  // why a finished run's 8-bit model was not written; empty: no reason
 };
 
 // One JSON object, a key a line, without a closing line feed. Keys are named as the fields, of
 // evaluate and final_losses one each: "evaluate.<metric>", "final_loss.<objective>". "best.step",
-// "best.<metric>", "weights" and "reason" stand there only if they are set. A value that is not
-// finite is null.
+// "best.<metric>", "weights", "unwritten", "reason" and "cause" stand there only if they are set. A
+// value that is not finite is null. Speeds, startup_seconds and device_reads_per_step of a failed run
+// are left out: its session has no end to measure.
 std::string to_json(const Summary& summary);
 
 }  // namespace tanren

@@ -58,6 +58,17 @@ TEST(Summary, has_exactly_the_documented_keys) {
   EXPECT_EQ(json.at("growth"), "each step leaves 3 tensors");
 }
 
+TEST(Summary, of_a_failed_run_has_its_cause_and_nothing_that_needs_an_end_to_be_measured) {
+  const Summary summary{.steps = 3, .status = "failed", .reason = "[room] no", .cause = "disk"};
+  const auto json = nlohmann::json::parse(to_json(summary));
+  EXPECT_EQ(json.at("reason"), "[room] no");
+  EXPECT_EQ(json.at("cause"), "disk");
+  for (const char* key : {"samples_per_second", "startup_seconds", "device_reads_per_step"}) {
+    EXPECT_FALSE(json.contains(key)) << key;
+    EXPECT_TRUE(nlohmann::json::parse(to_json(Summary{})).contains(key)) << key;
+  }
+}
+
 TEST(Summary, leaves_out_what_was_not_counted_and_what_nobody_was_warned_of) {
   const auto json = nlohmann::json::parse(to_json(Summary{}));
   EXPECT_FALSE(json.contains("peak_tensor_bytes"));

@@ -72,7 +72,9 @@ std::string contents_of(const fs::path& folder) {
 
 RunStage stage_of(const nlohmann::json& summary, const std::optional<LogTail>& log, bool begun) {
   if (summary.is_null()) return log || begun ? RunStage::failed : RunStage::begun_by_none;
-  if (text_in(summary, "status") == "finished") return RunStage::finished;
+  const std::string status = text_in(summary, "status");
+  if (status == "finished") return RunStage::finished;
+  if (status == "failed") return RunStage::failed;
   // Attempts after the summary: a later session, which has not written one.
   const bool went_on = log && log->attempt > count_in(summary, "attempts");
   return went_on ? RunStage::failed : RunStage::stopped;
@@ -135,8 +137,10 @@ void look(const fs::path& folder, bool is_running, RunFolderState& state) {
   }
   if (!summary.is_object()) return;
   take_best(summary, state);
-  // Of a session that ended later the summary says nothing.
-  const bool is_told = state.stage == RunStage::stopped || state.stage == RunStage::finished;
+  // Of a session that ended later the summary says nothing. The next start removes that of a failed
+  // one.
+  const bool is_told = state.stage == RunStage::stopped || state.stage == RunStage::finished ||
+                       (state.stage == RunStage::failed && text_in(summary, "status") == "failed");
   if (is_told) state.remark = text_in(summary, "reason");
   if (log) return;
   state.step = count_in(summary, "steps");

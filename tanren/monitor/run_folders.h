@@ -18,7 +18,7 @@ enum class RunStage {
   running,        // a process of this machine holds its lock
   stopped,        // saved and stopped; it resumes
   finished,       // reached its end
-  failed,         // ended without a word: an error, a kill, a crash; or runs on another machine
+  failed,         // ended by an error, or without a word: a kill, a crash; or runs elsewhere
   begun_by_none,  // a config alone: no process has begun the run
   damaged,        // a file of it cannot be read
   no_run,         // some other folder
@@ -29,7 +29,7 @@ const char* name(RunStage stage);
 struct RunFolderState {
   std::filesystem::path folder;
   RunStage stage = RunStage::no_run;
-  std::string remark;       // why it is damaged or no run, or why it ended early; may be empty
+  std::string remark;       // why it is damaged or no run, ended early or failed; may be empty
   int64_t step = 0;         // applied updates
   int64_t total_steps = 0;  // of its plan; 0: unknown
   std::optional<double> loss;

@@ -122,6 +122,11 @@ TEST_F(RunFolders, have_stopped_finished_or_failed_by_what_the_last_session_left
   // A later session has made attempts, and has not said how it ended.
   EXPECT_EQ(state(run_folder("killed", 6, stopped)).stage, RunStage::failed);
   EXPECT_EQ(state(run_folder("killed", 6, stopped)).remark, "");  // it ended by no time
+  const std::string error =
+      R"({"steps": 5, "attempts": 6, "reason": "[guard] step 6", "cause": "non_finite",)"
+      R"( "status": "failed"})";
+  EXPECT_EQ(state(run_folder("error", 6, error)).stage, RunStage::failed);
+  EXPECT_EQ(state(run_folder("error", 6, error)).remark, "[guard] step 6");
   const std::string finished = R"({"steps": 40, "attempts": 41, "status": "finished"})";
   EXPECT_EQ(state(run_folder("finished", 8, finished)).stage, RunStage::finished);
   const fs::path running = run_folder("running", 6, stopped);

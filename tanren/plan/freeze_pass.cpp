@@ -74,9 +74,12 @@ void plan_freeze(const Request& request, Plan& plan) {
   Size by_pattern, by_model;
   for (const auto& parameter : profile.parameters) {
     if (parameter.trained) continue;
-    const bool asked = matches_any(plan.model.freeze, parameter.name);
+    const bool is_led = !parameter.follows.empty() &&
+                        !matches_alone(plan.model.freeze, parameter.name, parameter.follows);
+    const std::string& led_by = is_led ? parameter.follows : parameter.name;
+    const bool asked = matches_any(plan.model.freeze, led_by);
     (asked ? by_pattern : by_model).add(parameter);
-    const auto step = asked ? unfreeze_step(plan.model, parameter.name) : std::nullopt;
+    const auto step = asked ? unfreeze_step(plan.model, led_by) : std::nullopt;
     if (!step || *step == 0) continue;
     unfreezes[*step].step = *step;
     unfreezes[*step].parameters.push_back(parameter.name);

@@ -54,6 +54,24 @@ TEST(FreezePass, tells_what_is_frozen_and_what_stands_still) {
             0u);
 }
 
+// The scale of a layer's input, in a quantisation-aware training.
+TEST(FreezePass, unfreezes_a_scale_with_its_weight_unless_a_pattern_is_of_the_scale_alone) {
+  Frozen frozen;
+  frozen.config.model.freeze = {"*.weight"};
+  frozen.config.model.unfreeze = {{{"blocks.1.weight"}, 20}};
+  frozen.profile.parameters.push_back(
+      {"blocks.1.input_scale", {1}, false, false, "blocks.1.weight"});
+  const auto unfrozen = [&] { return frozen.plan().freeze.unfreezes.at(0).parameters; };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(unfrozen(), (Names{"blocks.1.weight", "blocks.1.input_scale"}));
+  frozen.config.model.freeze = {"blocks.*"};
+  EXPECT_EQ(unfrozen(), (Names{"blocks.1.weight", "blocks.1.input_scale"}));
+  frozen.config.model.freeze = {"*.weight", "*.input_scale"};
+  EXPECT_EQ(unfrozen(), Names{"blocks.1.weight"});
+  frozen.config.model.unfreeze = {{{"*.input_scale"}, 20}};
+  EXPECT_EQ(unfrozen(), Names{"blocks.1.input_scale"});
+}
+
 TEST(FreezePass, tells_each_unfreeze_with_what_is_trained_then_and_counts_the_earliest) {
   Frozen frozen;
   frozen.config.model.unfreeze.push_back({{"*"}, 60});

@@ -83,22 +83,39 @@ class CutSearch {
         });
       }
     }
-    const double least = rest_[0][0];
-    if (least == kNever) return std::nullopt;
-    PipelineCut cut;
-    size_t begin = 0;
-    for (size_t stage = 0; stage + 1 < num_stages_; ++stage) {
-      over_ends(stage, begin, [&](size_t end, double price) {
-        if (price > least) return true;
-        cut.push_back(end);
-        return false;
-      });
-      begin = cut.back();
+    // A cut that is ruled out may leave only dearer ones.
+    for (double most = rest_[0][0]; most != kNever;) {
+      PipelineCut cut;
+      double dearer = kNever;
+      if (find(0, 0, most, cut, dearer)) return cut;
+      most = dearer;
     }
-    return cut;
+    return std::nullopt;
   }
 
  private:
+  // Adds the ends of the stages from `stage` on to `cut`, but of the last: those of the first cut,
+  // not ruled out, of at most this price. False: there is none, and `dearer` is lowered to the
+  // least price of those that cost more.
+  bool find(size_t stage, size_t begin, double most, PipelineCut& cut, double& dearer) const {
+    if (stage + 1 == num_stages_) {
+      const auto& out = options_.ruled_out;
+      return std::find(out.begin(), out.end(), cut) == out.end();
+    }
+    bool found = false;
+    over_ends(stage, begin, [&](size_t end, double price) {
+      if (price > most) {
+        dearer = std::min(dearer, price);
+        return true;
+      }
+      cut.push_back(end);
+      found = find(stage + 1, end, most, cut, dearer);
+      if (!found) cut.pop_back();
+      return !found;
+    });
+    return found;
+  }
+
   // Calls look(end, the largest price from this stage on) for each end of a stage that begins
   // there, by rising end, until it returns false.
   template <class F>

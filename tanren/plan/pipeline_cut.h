@@ -60,6 +60,7 @@ struct CutOptions {
   int64_t limit_bytes = 0;         // of each stage; 0: none
   // Known not to fit: nor does the same stage with these blocks and more.
   std::vector<StageSpan> too_large = {};
+  std::vector<PipelineCut> ruled_out = {};  // known to be impossible
 };
 
 struct StageCost {
@@ -80,12 +81,12 @@ std::vector<StageCost> stage_costs(const ModelBlocks& model, const PipelineCut& 
 // Why there can be no cut before the block at this place, as a clause; empty: there can be one.
 std::string cut_obstacle(const ModelBlocks& model, size_t place);
 
-// The cut whose slowest stage has the least work, among those that are possible and whose stages
-// all fit the limit and are not too large. Of several such cuts it is the one whose first cut is
-// earliest, then the second, and so on. No value: there is none.
+// The cut whose slowest stage has the least work, among those that are possible, not ruled out, and
+// whose stages all fit the limit and are not too large. Of several such cuts it is the one whose
+// first cut is earliest, then the second, and so on. No value: there is none.
 std::optional<PipelineCut> cut_balanced(const ModelBlocks& model, const CutOptions& options);
-// The cut whose largest stage has the fewest bytes, whatever the limit. Its largest stage is the
-// least limit under which the model can have so many stages. No value: it cannot.
+// The cut, not ruled out, whose largest stage has the fewest bytes, whatever the limit. Its largest
+// stage is the least limit under which the model can have so many stages. No value: it cannot.
 std::optional<PipelineCut> cut_smallest(const ModelBlocks& model, const CutOptions& options);
 
 // The problem with parallel.pipeline = `stages` and parallel.cut_at, or with the first name in it

@@ -232,6 +232,8 @@ std::optional<PipelineCut> best_of_all(const ModelBlocks& model, const CutOption
       ++place;
       slowest = std::max(slowest, stage.work());
     }
+    const auto& out = options.ruled_out;
+    possible = possible && std::find(out.begin(), out.end(), cut) == out.end();
     if (!possible || slowest >= least) continue;
     least = slowest;
     best = cut;
@@ -256,7 +258,7 @@ TEST(CutBalanced, leaves_out_stages_with_all_blocks_of_one_that_is_too_large) {
 TEST(CutBalanced, is_the_best_of_all_cuts_of_random_models) {
   std::mt19937 random(7);
   const auto below = [&](uint32_t bound) { return static_cast<int64_t>(random() % bound); };
-  int64_t found = 0, without = 0;
+  int64_t found = 0, without = 0, next = 0, without_next = 0;
   for (int64_t trial = 0; trial < 2000; ++trial) {
     ModelBlocks model;
     const auto num_blocks = static_cast<size_t>(1 + below(8));
@@ -285,12 +287,20 @@ TEST(CutBalanced, is_the_best_of_all_cuts_of_random_models) {
       const auto stage = static_cast<size_t>(below(static_cast<uint32_t>(options.stages)));
       options.too_large.push_back({stage, begin, begin + 1});
     }
-    const auto expected = best_of_all(model, options);
+    auto expected = best_of_all(model, options);
     EXPECT_EQ(cut_balanced(model, options), expected) << "trial " << trial;
     ++(expected ? found : without);
+    for (int times = 0; times < 5 && expected; ++times) {  // the next best ones
+      options.ruled_out.push_back(*expected);
+      expected = best_of_all(model, options);
+      EXPECT_EQ(cut_balanced(model, options), expected) << "trial " << trial;
+      ++(expected ? next : without_next);
+    }
   }
   EXPECT_GT(found, 100);
   EXPECT_GT(without, 100);
+  EXPECT_GT(next, 100);
+  EXPECT_GT(without_next, 100);
 }
 
 }  // namespace

@@ -57,6 +57,9 @@ struct ParameterFacts {
   std::vector<int64_t> shape;
   bool trained = true;      // from the start on
   bool batch_norm = false;  // of a batch norm
+  // Of the scale of a layer's input (quantize.scheme): the weight with which it is frozen and
+  // unfrozen, unless a pattern matches the scale and not the weight. Else empty.
+  std::string follows = {};
 };
 
 // One objective of the task.

@@ -4,6 +4,7 @@
 #include "tanren/base/eval_mode_scope.h"
 #include "tanren/base/names.h"
 #include "tanren/metrics/evaluation_metrics.h"
+#include "tanren/post_training/calibration_samples.h"
 #include "tanren/post_training/eight_bit_task.h"
 #include "tanren/quantize/fold.h"
 #include "tanren/train/build.h"
@@ -123,11 +124,7 @@ PostTraining::PostTraining(Task task, std::vector<Collated> samples, QuantizeOpt
   if (!task_.predict && !task_.predict_rows) {
     throw ConfigError("[quantize] the task has no predict, which shows its layers; set it");
   }
-  for (const Collated& some : samples_) num_samples_ += some.batch.size();
-  if (num_samples_ < kFewestSamples) {
-    throw InputError(fmt::format("[quantize] {} samples to calibrate with; give at least {}",
-                                 num_samples_, kFewestSamples));
-  }
+  num_samples_ = checked_count(samples_);
   fp32_ = metric_over(task_, samples_, metric_);
   const Batch& first = samples_.front().batch;
   const Batch few = first.slice(0, std::min<int64_t>(first.size(), 2));

@@ -44,9 +44,9 @@ std::optional<double> metric_over(const Task& task, const std::vector<Collated>&
 class PostTraining {
  public:
   // Folds the task's batch norms for good. `samples`: batches that calibrate, in the module's dtype
-  // and on the CPU. InputError if they are fewer than kFewestSamples, ConfigError for a task
-  // without predict and for a pattern of `asked.keep` that matches no parameter; Errors as
-  // find_readers and fold_batch_norms.
+  // and on the CPU, none of them empty. InputError if the samples are fewer than kFewestSamples,
+  // ConfigError for a task without predict and for a pattern of `asked.keep` that matches no
+  // parameter; Errors as find_readers and fold_batch_norms.
   PostTraining(Task task, std::vector<Collated> samples, QuantizeOptions asked,
                QuantizeMetric metric);
 
@@ -63,6 +63,8 @@ class PostTraining {
 
   const Task& task() const { return task_; }
   int64_t num_samples() const { return num_samples_; }
+  // Whether the samples have a metric, by which layers can go back.
+  bool has_metric() const { return fp32_.has_value(); }
 
  private:
   using Layer = std::vector<std::string>;  // the names of one parameter

@@ -2,19 +2,20 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/eval_mode_scope.h"
-#include "tanren/base/file.h"
 #include "tanren/base/names.h"
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
-#include "tanren/data/collated.h"
 #include "tanren/interop/export.h"
 #include "tanren/interop/quantized_tensors.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/ops/int8_gemm.h"
 #include "tanren/plan/probe_machine.h"
+#include "tanren/post_training/calibration_samples.h"
 #include "tanren/post_training/eight_bit_task.h"
 #include "tanren/post_training/layer_choice.h"
 #include "tanren/post_training/paired_times.h"
+#include "tanren/post_training/quantize_remarks.h"
+#include "tanren/post_training/quantize_results.h"
 #include "tanren/post_training/quantize_subject.h"
 #include "tanren/run/short_waits.h"
 #include "tanren/train/evaluate.h"
@@ -23,11 +24,10 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <set>
@@ -39,7 +39,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kResults[] = {kWholeFile, "quantize.txt", "quantize.json", "quantize.html"};
 constexpr int64_t kTimedSamples = 8;
 
 // One way to compute the model: in fp32 or bf16, or with 8-bit weights.
@@ -48,7 +47,9 @@ struct MeasuredWay {
   const Parts* parts = nullptr;
   SchemeWeights made;                       // empty: its weights are the model's own
   std::unique_ptr<EightBitTask> eight_bit;  // null likewise
-  std::vector<double> by_sample;
+  ValueBySample by_sample;
+  int64_t num_nan = 0;         // samples with a NaN among their outputs
+  std::exception_ptr refused;  // the error that ended it
 };
 
 // Within it the state answers the way's way.
@@ -69,39 +70,11 @@ class WayScope {
   std::unique_ptr<EightBitTask::Scope> weights_;
 };
 
-fs::path result_folder(const QuantizeInput& input, const fs::path& file) {
-  fs::path out = input.out.empty() ? file.parent_path() / "quantized" : input.out;
-  std::error_code none;
-  if (fs::exists(out / "config.toml", none) || fs::exists(out / "checkpoints", none) ||
-      fs::equivalent(out / kWholeFile, file, none)) {
-    throw ConfigError("[quantize] " + out.string() +
-                      " has the model itself, or is the folder of a run; name another one with "
-                      "--out");
-  }
-  for (const char* name : kResults) {
-    if (input.replaces || !fs::exists(out / name, none)) continue;
-    throw ConfigError("[quantize] " + (out / name).string() +
-                      " is there; replace it with --force, or name another folder with --out");
-  }
-  fs::path above = fs::absolute(out);
-  while (!fs::exists(above, none) && above.has_relative_path()) above = above.parent_path();
-  if (!fs::is_directory(above, none) || ::access(above.c_str(), W_OK) != 0) {
-    throw ConfigError("[quantize] cannot write into " + out.string() + ", since " + above.string() +
-                      " is no folder that this user may write to; name another one with --out");
-  }
-  return out;
-}
-
 std::vector<Collated> calibration_batches(const QuantizeSubject& subject) {
-  const auto at_once = static_cast<size_t>(std::max<int64_t>(subject.parts.plan.evaluate.batch, 1));
-  const std::vector<int64_t>& all = subject.calibration;
-  std::vector<Collated> batches;
-  for (size_t begin = 0; begin < all.size(); begin += at_once) {
-    const auto from = all.begin() + static_cast<std::ptrdiff_t>(begin);
-    const auto count = std::min(at_once, all.size() - begin);
-    batches.push_back(
-        collated(subject.calibrates(), {from, from + static_cast<std::ptrdiff_t>(count)}));
-    batches.back().batch = prepared(batches.back().batch, subject.state.task, subject.fp32);
+  auto batches =
+      batches_of(subject.calibrates(), subject.calibration, subject.parts.plan.evaluate.batch);
+  for (Collated& some : batches) {
+    some.batch = prepared(some.batch, subject.state.task, subject.fp32);
   }
   return batches;
 }
@@ -135,6 +108,7 @@ class Measurement {
     SchemeResult& result = way.result;
     result.metric = value_in(report, metric_);
     way.by_sample = by_sample.values();
+    way.num_nan = by_sample.num_nan();
     if (fp32 == nullptr) {
       result.is_within_tolerance = true;
       return;
@@ -216,37 +190,21 @@ QuantizeReport begun_report(const QuantizeSubject& subject, const QuantizeMetric
   report.processor = machine.cpu;
   report.kernels = std::string(int8_kernel_text(int8_kernel(), machine.cpu_amx_int8));
   report.remarks = subject.remarks;
-  report.remarks.push_back(fmt::format(
-      "layers go back to fp32 by the {} of the calibration samples; errors of layers are of the "
-      "first {} of them",
-      metric.name, std::min<int64_t>(kErrorSamples, std::ssize(subject.calibration))));
-  if (subject.parts.plan.precision.mode == Mode::bf16) {
-    report.remarks.emplace_back("what is not 8-bit computes in bf16 under the 8-bit schemes");
-  }
-  if (int8_kernel() != Int8Kernel::onednn) {
-    report.remarks.emplace_back(
-        std::string("this processor lacks VNNI, so 8-bit layers are slow on it") +
-        (machine.cpu_bf16 ? "; where speed counts, precision.mode = \"bf16\" may be better" : ""));
-  }
   return report;
 }
 
-void write_results(const fs::path& out, const MeasuredWay* written, const QuantizeSubject& subject,
-                   int64_t samples, const QuantizeReport& report) {
-  std::error_code error;
-  fs::create_directories(out, error);
-  if (error) {
-    throw ConfigError("[quantize] cannot make the folder " + out.string() + ": " + error.message() +
-                      "; name another one with --out");
+// Does a part of a scheme's work. Errors of the input are the scheme's own, and others go on.
+template <class Work>
+void unless_refused(MeasuredWay& way, const Work& work) {
+  if (!way.result.not_measured.empty()) return;
+  try {
+    work();
+  } catch (const InputError& error) {
+    way.refused = std::current_exception();
+    way.result = {.name = way.result.name, .not_measured = kRefused + std::string(error.what())};
+    way.eight_bit.reset();
+    way.made = {};
   }
-  if (written != nullptr) {
-    write_whole_model(out / kWholeFile, tensors_of(*subject.state.task.module), subject.metadata,
-                      written->made.parameters, written->made.note(subject.asked, samples));
-  }
-  if (written == nullptr) fs::remove(out / kWholeFile, error);  // that of an earlier report
-  write_file(out / "quantize.txt", quantize_text_report(report));
-  write_file(out / "quantize.json", quantize_json_report(report) + "\n");
-  write_file(out / "quantize.html", quantize_html_report(report));
 }
 
 // The schemes that were asked for, each as far as it applies.
@@ -260,18 +218,47 @@ std::vector<MeasuredWay> eight_bit_ways(const QuantizeSubject& subject, PostTrai
     way.result.name = name(scheme);
     way.parts = &subject.parts;
     if (asked == none) way.result.not_measured = training.misfit(scheme);
-    if (!way.result.not_measured.empty()) continue;
-    way.made = training.weights(scheme, /*wants_errors=*/true);
-    way.result.layers_kept = way.made.layers_kept;
-    if (!way.made.parameters.empty()) {
-      way.eight_bit = std::make_unique<EightBitTask>(training.task(), way.made.parameters);
-    } else if (way.made.layers_kept > 0) {
-      way.result.not_measured = "every layer went back to fp32 for the tolerance";
-    } else {
-      way.result.not_measured = "no weight is left that it makes 8-bit";
-    }
+    unless_refused(way, [&] {
+      way.made = training.weights(scheme, /*wants_errors=*/true);
+      way.result.layers_kept = way.made.layers_kept;
+      if (!way.made.parameters.empty()) {
+        way.eight_bit = std::make_unique<EightBitTask>(training.task(), way.made.parameters);
+      } else if (way.made.layers_kept > 0) {
+        way.result.not_measured = "every layer went back to fp32 for the tolerance";
+      } else {
+        way.result.not_measured = "no weight is left that it makes 8-bit";
+      }
+    });
   }
   return ways;
+}
+
+// Throws the first refusal if that left no scheme to measure.
+void check_some_measured(const std::vector<MeasuredWay>& ways) {
+  std::exception_ptr first;
+  for (const MeasuredWay& way : ways) {
+    if (way.result.not_measured.empty()) return;
+    if (!first) first = way.refused;
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+RemarkFacts facts_of(const QuantizeSubject& subject, const PostTraining& training,
+                     const std::vector<const MeasuredWay*>& measured) {
+  RemarkFacts facts;
+  facts.has_metric = training.has_metric();
+  facts.error_samples = std::min(kErrorSamples, training.num_samples());
+  facts.computes_in_bf16 = subject.parts.plan.precision.mode == Mode::bf16;
+  facts.has_8_bit_products = int8_kernel() == Int8Kernel::onednn;
+  facts.has_vnni = probe_machine().cpu_vnni;
+  for (const MeasuredWay* way : measured) {
+    facts.nan.emplace_back(way->result.name, way->num_nan);
+    if (way->made.scheme != QuantizeScheme::calibrated) continue;
+    for (const std::string& name : training.with_constant_input()) {
+      if (way->made.parameters.count(name) > 0) facts.constant.push_back(name);
+    }
+  }
+  return facts;
 }
 
 MeasuredWay plain_way(const char* name, const Parts& parts) {
@@ -327,6 +314,11 @@ QuantizeReport quantize_file(const QuantizeInput& input, const Registry& registr
   const QuantizeMetric metric = deciding_metric(subject.config.checkpoint, measured);
   QuantizeReport report = begun_report(subject, metric, input.model);
 
+  // What the data lack is told before anything is measured.
+  const std::vector<Collated> batches = calibration_batches(subject);
+  (void)checked_count(batches);
+  const Batch timed = first_given(subject.calibrates(), subject.calibration, kTimedSamples);
+
   // Before norms are folded: fp32 is the model as it was trained.
   Measurement measurement(subject, metric);
   MeasuredWay fp32 = plain_way("fp32", subject.fp32), bf16 = plain_way("bf16", subject.bf16);
@@ -339,25 +331,19 @@ QuantizeReport quantize_file(const QuantizeInput& input, const Registry& registr
         "this processor has no products in bf16, which takes many times as long";
   }
 
-  const std::vector<Collated> batches = calibration_batches(subject);
   PostTraining training(subject.state.task, batches, subject.asked, metric);
   std::vector<MeasuredWay> ways = eight_bit_ways(subject, training);
   std::vector<MeasuredWay*> all{&fp32};
   if (has_bf16) all.push_back(&bf16);
   for (MeasuredWay& way : ways) {
-    if (!way.result.not_measured.empty()) continue;
-    measurement.evaluate(way, &fp32);
-    all.push_back(&way);
+    unless_refused(way, [&] {
+      measurement.evaluate(way, &fp32);
+      all.push_back(&way);
+    });
   }
-  std::vector<int64_t> timed = subject.calibration;
-  timed.resize(kTimedSamples);
-  measurement.cost(all, collated(subject.calibrates(), timed).batch);
+  check_some_measured(ways);
+  measurement.cost(all, timed);
 
-  for (const std::string& name : training.with_constant_input()) {
-    report.remarks.push_back(name +
-                             " has read one number alone while it was calibrated, and static clips "
-                             "all others; quantize.keep leaves it in fp32");
-  }
   report.calibration_samples = training.num_samples();
   report.evaluated_samples = measurement.num_samples();
   report.schemes = {fp32.result, bf16.result};
@@ -372,13 +358,21 @@ QuantizeReport quantize_file(const QuantizeInput& input, const Registry& registr
     report.written = written->result.name;
     report.file = (out / kWholeFile).string();
     report.layers = written->made.layers;
-    if (!written->result.is_within_tolerance) {
-      report.remarks.push_back(written->result.name +
-                               " is beyond the tolerance, and written since it was asked for");
-    }
   }
+  const auto told = remarks_of(report, facts_of(subject, training, {all.begin(), all.end()}));
+  report.remarks.insert(report.remarks.end(), told.begin(), told.end());
+  if (written != nullptr && !written->result.is_within_tolerance) {
+    report.remarks.push_back(written->result.name +
+                             " is beyond the tolerance, and written since it was asked for");
+  }
+  const auto write_model = [&](const fs::path& file) {
+    write_whole_model(file, tensors_of(*subject.state.task.module), subject.metadata,
+                      written->made.parameters,
+                      written->made.note(subject.asked, training.num_samples()));
+  };
   if (input.writes) input.writes();
-  write_results(out, written, subject, training.num_samples(), report);
+  using WriteModel = std::function<void(const fs::path&)>;
+  write_results(out, report, written != nullptr ? WriteModel(write_model) : nullptr);
   return report;
 }
 

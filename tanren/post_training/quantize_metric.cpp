@@ -108,6 +108,9 @@ void SampleValues::add(const Batch& samples, const Prediction& prediction) {
     kind_ = Kind::none;
     values_.clear();
   };
+  if (outputs.defined() && n > 0 && outputs.dim() > 0 && outputs.size(0) == n) {
+    num_nan_ += outputs.reshape({n, -1}).isnan().any(1).sum().item<int64_t>();
+  }
   if (kind_ == Kind::none) return;
   if (!outputs.defined() || !targets.defined() || targets.dim() < 1 || outputs.dim() < 1 ||
       targets.size(0) != n || outputs.size(0) != n) {
@@ -124,7 +127,7 @@ void SampleValues::add(const Batch& samples, const Prediction& prediction) {
     for (int64_t i = 0; i < n; ++i) {
       if (kind_ == Kind::top_k) {  // one output, whose sign decides between two classes
         const bool is_right = !std::isnan(scores[i]) && (scores[i] > 0) == (values[i] > 0.5);
-        values_.push_back(is_right ? 1 : 0);
+        values_.emplace_back(is_right ? 1 : 0);
         continue;
       }
       double sum = 0;
@@ -132,7 +135,7 @@ void SampleValues::add(const Batch& samples, const Prediction& prediction) {
         const double apart = scores[j] - values[j];
         sum += kind_ == Kind::squared ? apart * apart : std::abs(apart);
       }
-      values_.push_back(sum / static_cast<double>(width));
+      values_.emplace_back(sum / static_cast<double>(width));
     }
     return;
   }
@@ -142,17 +145,18 @@ void SampleValues::add(const Batch& samples, const Prediction& prediction) {
   const int64_t width = outputs.size(1);
   for (int64_t i = 0; i < n; ++i) {
     const bool has_target = classes[i] != kIgnored && classes[i] >= 0 && classes[i] < width;
-    values_.push_back(has_target ? is_among_best(scores + i * width, width, classes[i], k_) : kNan);
+    values_.emplace_back();
+    if (has_target) values_.back() = is_among_best(scores + i * width, width, classes[i], k_);
   }
 }
 
-std::optional<Difference> paired_difference(const std::vector<double>& values,
-                                            const std::vector<double>& fp32) {
+std::optional<Difference> paired_difference(const ValueBySample& values,
+                                            const ValueBySample& fp32) {
   constexpr double kQuantile = 1.959963984540054;  // of the normal distribution, 97.5 %
   if (values.size() != fp32.size()) return std::nullopt;
   std::vector<double> apart;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (!std::isnan(values[i]) && !std::isnan(fp32[i])) apart.push_back(values[i] - fp32[i]);
+    if (values[i] && fp32[i]) apart.push_back(*values[i] - *fp32[i]);
   }
   const auto n = static_cast<double>(apart.size());
   if (apart.size() < 2) return std::nullopt;

@@ -40,26 +40,33 @@ double worsening(const QuantizeMetric& metric, double fp32, double value);
 // False if either value is NaN.
 bool is_within(const QuantizeMetric& metric, double tolerance, double fp32, double value);
 
+// The metric of each sample; none of a sample without a target.
+using ValueBySample = std::vector<std::optional<double>>;
+
 // The metric of each sample alone, in the order of the evaluation, for metrics that are a mean over
 // samples: accuracy and top<k> (1 or 0) of one class a sample, mse and mae.
 class SampleValues {
  public:
   explicit SampleValues(const QuantizeMetric& metric);
   void add(const Batch& samples, const Prediction& prediction);
-  // NaN for a sample without a target; empty if some prediction does not say it of each sample.
-  const std::vector<double>& values() const { return values_; }
+  // Empty if some prediction does not say it of each sample. Outputs with a NaN are a wrong class,
+  // and NaN for mse and mae.
+  const ValueBySample& values() const { return values_; }
+  // The samples whose outputs have a NaN, of predictions with a row for each sample.
+  int64_t num_nan() const { return num_nan_; }
 
  private:
   enum class Kind { none, top_k, squared, absolute };
   Kind kind_ = Kind::none;
   int64_t k_ = 1;
-  std::vector<double> values_;
+  ValueBySample values_;
+  int64_t num_nan_ = 0;
 };
 
 // The mean of the differences value - fp32 over the samples that both have, and its 95 % interval
-// by the normal distribution: mean ± 1.96 s / √n, with s² over n - 1. None of fewer than 2 samples,
-// or if the two are not of the same samples.
-std::optional<Difference> paired_difference(const std::vector<double>& values,
-                                            const std::vector<double>& fp32);
+// by the normal distribution: mean ± 1.96 s / √n, with s² over n - 1. A value that is not finite
+// makes all three not finite: no sample is left out for it. None of fewer than 2 samples, or if the
+// two are not of the same samples.
+std::optional<Difference> paired_difference(const ValueBySample& values, const ValueBySample& fp32);
 
 }  // namespace tanren

@@ -12,7 +12,8 @@
 namespace tanren {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr std::nullopt_t kNone = std::nullopt;
 
 SchemeResult measured(const std::string& name, int64_t bytes, double seconds, bool is_within) {
   SchemeResult scheme;
@@ -37,6 +38,15 @@ TEST(QuantizeMetric, the_interval_is_196_standard_errors_to_both_sides) {
   EXPECT_DOUBLE_EQ(difference->mean, -0.25);
   EXPECT_NEAR(difference->lower, -0.25 - 1.959964 / 4, 1e-6);
   EXPECT_NEAR(difference->upper, -0.25 + 1.959964 / 4, 1e-6);
+}
+
+TEST(QuantizeMetric, a_sample_whose_result_is_nan_is_not_left_out_of_the_interval) {
+  for (const double bad : {kNan, std::numeric_limits<double>::infinity()}) {
+    const auto difference = paired_difference({1, bad, kNone, 1}, {1, 1, 1, 1});
+    ASSERT_TRUE(difference);
+    EXPECT_FALSE(std::isfinite(difference->mean));
+    EXPECT_FALSE(std::isfinite(difference->lower) || std::isfinite(difference->upper));
+  }
 }
 
 TEST(QuantizeMetric, is_what_ranks_checkpoints_else_like_accuracy_else_the_loss) {
@@ -64,8 +74,8 @@ TEST(QuantizeMetric, the_tolerance_is_in_points_of_a_share_and_per_cent_of_a_los
   EXPECT_TRUE(is_within(loss, 0.5, 2.0, 2.01));
   EXPECT_FALSE(is_within(loss, 0.5, 2.0, 2.011));
   EXPECT_TRUE(is_within(loss, 0, 0, 0));
-  EXPECT_FALSE(is_within(loss, 100, 2.0, kNone));
-  EXPECT_FALSE(is_within(accuracy, 100, kNone, 1));
+  EXPECT_FALSE(is_within(loss, 100, 2.0, kNan));
+  EXPECT_FALSE(is_within(accuracy, 100, kNan, 1));
 }
 
 TEST(QuantizeMetric, counts_each_sample_as_the_evaluation_does) {
@@ -81,12 +91,24 @@ TEST(QuantizeMetric, counts_each_sample_as_the_evaluation_does) {
   EXPECT_EQ(values.values()[0], 1);
   EXPECT_EQ(values.values()[1], 0);
   EXPECT_EQ(values.values()[2], 0);
-  EXPECT_TRUE(std::isnan(values.values()[3]));
+  EXPECT_FALSE(values.values()[3]);
 
   SampleValues squares(QuantizeMetric{"mse"});
   prediction.targets = at::zeros({4, 2});
   squares.add(batch, prediction);
-  EXPECT_EQ(squares.values(), (std::vector<double>{2, 0.5, 1, 12.5}));
+  EXPECT_EQ(squares.values(), (ValueBySample{2, 0.5, 1, 12.5}));
+  EXPECT_EQ(squares.num_nan(), 0);
+
+  // NaN is a wrong class, and told; of an error it is the error.
+  prediction.outputs[1][0] = kNan;
+  squares.add(batch, prediction);
+  ASSERT_TRUE(squares.values()[5]);
+  EXPECT_TRUE(std::isnan(*squares.values()[5]));
+  EXPECT_EQ(squares.num_nan(), 1);
+  prediction.targets = at::zeros({4}, at::kLong);
+  values.add(batch, prediction);
+  EXPECT_EQ(values.values()[5], 0);
+  EXPECT_EQ(values.num_nan(), 1);
 
   // Scores of tokens, in parts that are not samples, are of no sample alone.
   prediction.outputs = at::zeros({6, 2});

@@ -1,14 +1,12 @@
 #include "tanren/post_training/quantize_model.h"
 
 #include "tanren/base/error.h"
-#include "tanren/data/collated.h"
+#include "tanren/post_training/calibration_samples.h"
 #include "tanren/post_training/layer_choice.h"
 #include "tanren/quantize/quantized_task.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -36,17 +34,6 @@ void check_options(const QuantizeOptions& options) {
   }
 }
 
-std::vector<Collated> first_of(const Dataset& dataset, int64_t most) {
-  std::vector<Collated> batches;
-  const int64_t size = std::min(most, dataset.size());
-  for (int64_t begin = 0; begin < size; begin += kAtOnce) {
-    std::vector<int64_t> indices(static_cast<size_t>(std::min(kAtOnce, size - begin)));
-    std::iota(indices.begin(), indices.end(), begin);
-    batches.push_back(collated(dataset, indices));
-  }
-  return batches;
-}
-
 }  // namespace
 
 void quantize(WholeModel& model, const Dataset& samples, const QuantizeOptions& options) {
@@ -54,7 +41,8 @@ void quantize(WholeModel& model, const Dataset& samples, const QuantizeOptions& 
   if (!model.quantized.empty()) {
     throw InputError("[quantize] the model has 8-bit weights already; give the one in fp32");
   }
-  PostTraining training(model.task, first_of(samples, options.samples), options,
+  const auto numbers = spread_over(samples.size(), options.samples);
+  PostTraining training(model.task, batches_of(samples, numbers, kAtOnce), options,
                         deciding_metric(model.task));
   SchemeWeights made =
       training.weights(from_word<QuantizeScheme>(options.scheme), /*wants_errors=*/false);

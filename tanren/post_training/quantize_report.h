@@ -20,6 +20,9 @@ struct Difference {
   double mean = 0, lower = 0, upper = 0;
 };
 
+// How not_measured begins where an error ended the scheme; the error follows.
+constexpr const char* kRefused = "refused: ";
+
 struct SchemeResult {
   std::string name;                      // fp32, bf16, weights, dynamic, static
   std::string not_measured;              // why it doesn't apply; empty: it was measured
@@ -52,7 +55,7 @@ struct QuantizeReport {
   std::string processor, kernels;  // "AVX2 alone: plain integer loops", "VNNI", "AMX"
   std::vector<SchemeResult> schemes;
   std::vector<LayerResult> layers;   // of the written scheme
-  std::string written, file;         // scheme and path; empty: none within the tolerance
+  std::string written, file;         // scheme and path; empty: none
   std::vector<std::string> remarks;  // "bf16 is faster than dynamic at batch 8: 0.71 of its time"
 };
 

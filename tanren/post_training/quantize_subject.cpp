@@ -7,6 +7,7 @@
 #include "tanren/interop/described_task.h"
 #include "tanren/interop/export.h"
 #include "tanren/interop/model_description.h"
+#include "tanren/post_training/calibration_samples.h"
 #include "tanren/run/held_out.h"
 #include "tanren/run/prepare_whole.h"
 #include "tanren/run/run.h"
@@ -107,14 +108,6 @@ void check_samples(const QuantizeSubject& subject, int64_t there) {
   throw ConfigError(fmt::format(
       "[quantize] {} samples of {} to calibrate with; at least {} are needed, take more data",
       to_text(there), subject.data, kFewestSamples));
-}
-
-// As far apart as they can be: files of images lie class by class.
-std::vector<int64_t> spread_over(int64_t size, int64_t most) {
-  const int64_t count = std::min(size, most);
-  std::vector<int64_t> numbers;
-  for (int64_t i = 0; i < count; ++i) numbers.push_back(i * size / count);
-  return numbers;
 }
 
 void open_run(QuantizeSubject& subject, const fs::path& folder, const fs::path& data,

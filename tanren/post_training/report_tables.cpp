@@ -6,7 +6,9 @@
 #include "tanren/page/units.h"
 #include "tanren/post_training/report_cells.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tanren {
 
@@ -40,11 +42,31 @@ bool is_8_bit_scheme(const SchemeResult& scheme) {
   return scheme.name != "fp32" && scheme.name != "bf16";
 }
 
+bool is_refused(const SchemeResult& scheme) { return scheme.not_measured.starts_with(kRefused); }
+
 std::string decision_of(const SchemeResult& scheme) {
+  if (is_refused(scheme)) return "refused";
   if (!scheme.not_measured.empty()) return "left out";
   if (scheme.is_written) return "written";
   if (scheme.name == "fp32") return "";
   return scheme.is_within_tolerance ? "within" : "beyond";
+}
+
+// Why no 8-bit scheme is written: "beyond the tolerance: dynamic, static; refused: weights".
+std::string reasons_text(const QuantizeReport& report) {
+  using Reason = std::pair<const char*, const char*>;  // by the decision
+  std::vector<std::string> reasons;
+  for (const auto& [decision, reason] :
+       {Reason("beyond", "beyond the tolerance"), Reason("within", "no smaller than fp32"),
+        Reason("left out", "left out"), Reason("refused", "refused")}) {
+    std::vector<std::string> names;
+    for (const SchemeResult& scheme : report.schemes) {
+      if (!is_8_bit_scheme(scheme) || decision_of(scheme) != decision) continue;
+      names.push_back(one_line(scheme.name));
+    }
+    if (!names.empty()) reasons.push_back(std::string(reason) + ": " + join(names));
+  }
+  return reasons.empty() ? "no scheme was measured" : join(reasons, "; ");
 }
 
 }  // namespace
@@ -82,7 +104,7 @@ std::vector<std::string> report_lines(const QuantizeReport& report) {
       fmt::format("{}; 8-bit products: {}", outside_text(report.processor),
                   outside_text(report.kernels))};
   lines.push_back(report.written.empty()
-                      ? "nothing is written: no scheme is within the tolerance"
+                      ? "nothing is written; " + reasons_text(report)
                       : "written: " + one_line(report.written) + ", " + outside_text(report.file));
   for (auto& line : lines) line = wrapped_text(line, kReportColumns);
   return lines;
@@ -120,14 +142,21 @@ Table scheme_table(const QuantizeReport& report) {
     }
     table.rows.push_back(std::move(row));
   }
-  add_note(table, fmt::format("change: of the metric to fp32's, paired by sample, {}; peak: while "
-                              "8 samples are predicted; kept: weights put back to fp32 for the "
-                              "tolerance.",
+  const auto has_any = [&](const auto& has) {
+    return std::any_of(report.schemes.begin(), report.schemes.end(), has);
+  };
+  const bool is_paired = has_any([](const auto& scheme) { return scheme.difference.has_value(); });
+  const bool has_peaks = has_any([](const auto& scheme) { return scheme.peak_bytes > 0; });
+  add_note(table, fmt::format("change: of the metric to fp32's, {}{}; {}kept: weights put back to "
+                              "fp32 for the tolerance.",
+                              is_paired ? "paired by sample, " : "",
                               report.tolerance_unit == "per cent" ? "in per cent of fp32's"
-                                                                  : "in points (0.01)"));
+                                                                  : "in points (0.01)",
+                              has_peaks ? "peak: while 8 samples are predicted; " : ""));
   for (const SchemeResult& scheme : report.schemes) {
     if (scheme.not_measured.empty()) continue;
-    add_note(table, one_line(scheme.name) + " is left out: " + one_line(scheme.not_measured));
+    const std::string name = one_line(scheme.name), why = one_line(scheme.not_measured);
+    add_note(table, is_refused(scheme) ? name + " is " + why : name + " is left out: " + why);
   }
   return table;
 }
@@ -171,8 +200,9 @@ Table time_table(const QuantizeReport& report) {
     table.note = "none was measured";
     return table;
   }
-  add_note(table,
-           "Medians; of fp32's: of pairs that took turns; of bf16's: the quotient of the medians.");
+  const bool has_bf16 = bf16 != nullptr && (bf16->seconds_1 || bf16->seconds_8);
+  add_note(table, std::string("Medians; of fp32's: of pairs that took turns") +
+                      (has_bf16 ? "; of bf16's: the quotient of the medians." : "."));
   if (!slower.empty()) add_note(table, "bf16 is faster than " + join(slower) + ".");
   return table;
 }

@@ -1,5 +1,6 @@
 #include "tanren/base/testing.h"
 #include "tanren/base/text.h"
+#include "tanren/post_training/quantize_remarks.h"
 #include "tanren/post_training/report_plot.h"
 #include "tanren/post_training/report_tables.h"
 
@@ -127,6 +128,81 @@ TEST(QuantizeReport, the_text_says_what_was_measured_decided_and_left_out) {
     TANREN_EXPECT_CONTAINS(text, part);
   }
   EXPECT_LE(widest_line(text), 100) << text;
+}
+
+TEST(QuantizeReport, says_of_each_scheme_why_nothing_is_written) {
+  QuantizeReport report = quantized_digits();
+  report.written = report.file = "";
+  report.layers.clear();
+  report.schemes[2].is_within_tolerance = false;  // weights
+  report.schemes[3].is_written = false;           // dynamic, as large as fp32
+  report.schemes[3].tensor_bytes = report.schemes[0].tensor_bytes;
+  TANREN_EXPECT_CONTAINS(quantize_text_report(report),
+                         "nothing is written; beyond the tolerance: weights; no smaller than fp32: "
+                         "dynamic; left out: static\n");
+  report.schemes[4].not_measured =
+      kRefused + std::string("[quantize] the input of a is not finite");
+  report.schemes[2].not_measured = "no weight is left";
+  const std::string text = quantize_text_report(report);
+  TANREN_EXPECT_CONTAINS(text,
+                         "nothing is written; no smaller than fp32: dynamic; left out: weights; "
+                         "refused: static");
+  TANREN_EXPECT_CONTAINS(text, "static is refused: [quantize] the input of a is not finite");
+  EXPECT_EQ(scheme_table(report).rows[4].back(), "refused");
+  EXPECT_FALSE(testing::contains(text, "beyond the tolerance"));
+}
+
+TEST(QuantizeReport, notes_of_tables_tell_what_was_measured) {
+  QuantizeReport report = quantized_digits();
+  TANREN_EXPECT_CONTAINS(scheme_table(report).note, "paired by sample");
+  TANREN_EXPECT_CONTAINS(scheme_table(report).note, "while 8 samples are predicted");
+  TANREN_EXPECT_CONTAINS(time_table(report).note, "of bf16's");
+  for (SchemeResult& one : report.schemes) {
+    one.difference.reset();
+    one.peak_bytes = 0;
+  }
+  report.schemes[1].not_measured = "this processor has no products in bf16";
+  EXPECT_FALSE(testing::contains(scheme_table(report).note, "paired by sample"));
+  EXPECT_FALSE(testing::contains(scheme_table(report).note, "samples are predicted"));
+  EXPECT_FALSE(testing::contains(time_table(report).note, "of bf16's"));
+}
+
+TEST(QuantizeReport, remarks_are_told_where_they_are_true) {
+  const auto told = [](const QuantizeReport& report, const RemarkFacts& facts) {
+    std::string text;
+    for (const std::string& remark : remarks_of(report, facts)) text += remark + "\n";
+    return text;
+  };
+  QuantizeReport report = quantized_digits();
+  report.remarks.clear();
+  report.schemes[3].ratio_8 = Spread{1.5, 1.4, 1.6};
+  EXPECT_EQ(told(report, {.error_samples = 64}),
+            "layers went back to fp32 by the accuracy of the calibration samples\n"
+            "errors of layers are of the first 64 calibration samples\n");
+  report.schemes[3].layers_kept = 0;
+  EXPECT_EQ(told(report, {.error_samples = 256}), "");
+  const RemarkFacts slow{.error_samples = 256, .has_8_bit_products = false, .has_vnni = false};
+  EXPECT_EQ(told(report, slow),
+            "this processor lacks AVX512-VNNI, and without it dynamic is slower than fp32 for 8 "
+            "samples\n");
+  report.schemes[3].ratio_8 = Spread{0.5, 0.4, 0.6};
+  report.schemes[2].ratio_8 = Spread{1.5, 1.4, 1.6};  // weights, which has no products of bytes
+  EXPECT_EQ(told(report, slow), "");
+  const RemarkFacts others{.has_metric = false,
+                           .error_samples = 256,
+                           .computes_in_bf16 = true,
+                           .constant = {"head.weight"},
+                           .nan = {{"fp32", 0}, {"static", 3}}};
+  const std::string text = told(report, others);
+  TANREN_EXPECT_CONTAINS(text, "the accuracy has no value over the calibration samples");
+  TANREN_EXPECT_CONTAINS(text, "what is not 8-bit computes in bf16");
+  TANREN_EXPECT_CONTAINS(text, "head.weight has read one number alone");
+  TANREN_EXPECT_CONTAINS(text, "static answers 3 of the 1797 evaluated samples with NaN");
+  EXPECT_FALSE(testing::contains(text, "fp32 answers"));
+  for (SchemeResult& one : report.schemes) {
+    if (one.name != "fp32" && one.name != "bf16") one.not_measured = "it does not apply";
+  }
+  EXPECT_FALSE(testing::contains(told(report, others), "what is not 8-bit"));
 }
 
 TEST(QuantizeReport, long_names_of_layers_lose_their_middle_so_that_lines_keep_100_columns) {

@@ -65,8 +65,10 @@ SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, boo
   if (!fs::is_directory(checkpoint)) return read_safetensors(checkpoint);
   SafetensorsFile read = checkpoint_weights(checkpoint, averaged);
   const AverageOptions& average = run.average;
+  // Norms of a quantisation-aware training are in eval mode, and nothing moves their statistics.
   const bool measures =
-      average.buffers == "estimate" || (average.buffers == "auto" && average.kind == "swa");
+      run.quantize.scheme == "none" &&
+      (average.buffers == "estimate" || (average.buffers == "auto" && average.kind == "swa"));
   if (weights_origin(read.metadata).averaged && measures && has_statistics(read)) {
     throw ConfigError(
         "[" + verb + "] the averaged weights of " + checkpoint.string() +

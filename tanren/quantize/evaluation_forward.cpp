@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/eval_mode_scope.h"
+#include "tanren/base/random.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -27,6 +28,13 @@ void evaluation_forward(const Task& task, const Batch& batch,
   for (int64_t begin = 0; begin < rows.rows; begin += at_once) {
     show(rows.part(begin, std::min(begin + at_once, rows.rows)));
   }
+}
+
+Terms training_forward(const Task& task, const PhaseSpec& phase, const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  const EvalModeScope eval_mode(*task.module);
+  const RandomScope random(/*seed=*/0, /*attempt=*/0, batch.ids);
+  return phase.forward(batch);
 }
 
 }  // namespace tanren

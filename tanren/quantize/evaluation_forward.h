@@ -1,5 +1,5 @@
-// evaluation_forward: what an evaluation computes for one batch, for those that watch operators.
-// Called by calibration.h and fold.h.
+// evaluation_forward and training_forward: what an evaluation and a training compute for one batch,
+// for those that watch operators. Called by calibration.h, readers.h, fold.h and fake_scope.h.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -9,10 +9,17 @@
 
 namespace tanren {
 
+// Which forwards of a task are watched: a training may read a weight in another form than a
+// prediction does.
+enum class Forwards { predictions, training_too };
+
 // Runs task.predict_rows part after part, or task.predict where there is none, in eval mode and
 // without gradients, and drops the results, which `see` is shown first. `batch` has the dtypes and
 // the device of the module. Throws a ConfigError if the task has neither.
 void evaluation_forward(const Task& task, const Batch& batch,
                         const std::function<void(const Prediction&)>& see = {});
+
+// The terms of a phase of the task, in eval mode and without gradients, with draws of seed 0.
+Terms training_forward(const Task& task, const PhaseSpec& phase, const Batch& batch);
 
 }  // namespace tanren

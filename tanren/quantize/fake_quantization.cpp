@@ -39,6 +39,16 @@ std::string why_kept(const ParameterReaders& found, const std::vector<std::strin
   return found.reader ? "a convolution, whose inputs get no scale per row" : found.why;
 }
 
+// "kernel: pow reads it in training": of the first weight.
+std::string why_none(const torch::nn::Module& module, const std::vector<ParameterReaders>& found,
+                     const std::vector<std::string>& keep) {
+  const auto parameters = module.named_parameters();
+  for (const ParameterReaders& own : found) {
+    if (parameters[own.name].dim() > 1) return own.name + ": " + why_kept(own, keep);
+  }
+  return "it has no matrix";
+}
+
 }  // namespace
 
 WeightReaders FakeQuantization::readers() const {
@@ -49,15 +59,15 @@ WeightReaders FakeQuantization::readers() const {
 
 FakeQuantization find_fake_quantization(const Task& task, const Batch& batch, QuantizeScheme scheme,
                                         const std::vector<std::string>& keep) {
-  const std::vector<ParameterReaders> found = find_readers(task, batch);
+  const std::vector<ParameterReaders> found = find_readers(task, batch, Forwards::training_too);
   WeightReaders readers = weights_to_quantize(found, keep);
   if (scheme == QuantizeScheme::dynamic) {
     std::erase_if(readers, [](const auto& own) { return own.second == WeightReader::convolution; });
   }
   if (readers.empty()) {
-    throw ConfigError(
-        "[quantize] no weight of the model can become 8-bit (none is read by linear layers, "
-        "convolutions or embeddings alone, or all are kept); set quantize.scheme to none");
+    throw ConfigError(fmt::format(
+        "[quantize] no weight of the model can become 8-bit ({}); set quantize.scheme to none",
+        why_none(*task.module, found, keep)));
   }
   const std::map<std::string, int64_t> elements = input_elements(task, readers, batch);
   FakeQuantization how{.scheme = scheme};
@@ -102,7 +112,8 @@ Task fake_quantized(Task task, const FakeQuantization& how) {
           "belongs; name it otherwise, or keep the weight",
           names.input_scale, layer.name));
     }
-    module.register_parameter(scale, at::ones({1}, at::kFloat), weight->requires_grad());
+    module.register_parameter(scale, at::ones({1}, at::kFloat),
+                              weight->requires_grad() && layer.trains_scale);
     module.register_buffer(zero_point, at::full({1}, 128, at::kLong));
   }
   const auto layers = std::make_shared<const FakeLayers>(*task.module, how);
@@ -145,24 +156,39 @@ QuantizedParameters learned_parameters(const TensorMap& tensors, const FakeQuant
   return parameters;
 }
 
-TensorMap without_input_scales(const TensorMap& tensors) {
-  constexpr std::string_view kScale = "scale";
-  const auto zero_point_of = [&](const std::string& scale) {
-    return scale.substr(0, scale.size() - kScale.size()) + "zero_point";
-  };
-  std::vector<std::string> ours;
-  for (const auto& [name, tensor] : tensors) {
-    if (!is_input_scale(name) || tensor.numel() != 1) continue;
-    const at::Tensor* const zero_point = tensors.find(zero_point_of(name));
-    if (zero_point == nullptr || zero_point->scalar_type() != at::kLong) continue;
-    ours.push_back(name);
-    ours.push_back(zero_point_of(name));
+std::set<std::string> input_scale_names(const FakeQuantization& how) {
+  std::set<std::string> all;
+  for (const FakeLayer& layer : how.layers) {
+    if (layer.first != layer.name || !has_input_scale(how.scheme, layer.reader)) continue;
+    const QuantizedNames names = quantized_names(layer.name);
+    all.insert({names.input_scale, names.input_zero_point});
   }
-  if (ours.empty()) return tensors;
-  std::sort(ours.begin(), ours.end());
+  return all;
+}
+
+std::set<std::string> input_scale_names(const TensorMap& tensors,
+                                        const std::vector<std::string>& keep) {
+  std::set<std::string> scales, zero_points, all;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.dim() != 1 || tensor.numel() != 1) continue;
+    if (tensor.is_floating_point()) scales.insert(name);
+    if (tensor.scalar_type() == at::kLong) zero_points.insert(name);
+  }
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.dim() < 2 || !tensor.is_floating_point() || matches_any(keep, name)) continue;
+    const QuantizedNames names = quantized_names(name);
+    const bool has_both =
+        scales.count(names.input_scale) > 0 && zero_points.count(names.input_zero_point) > 0;
+    if (has_both) all.insert({names.input_scale, names.input_zero_point});
+  }
+  return all;
+}
+
+TensorMap without_names(const TensorMap& tensors, const std::set<std::string>& names) {
+  if (names.empty()) return tensors;
   TensorMap rest;
   for (const auto& [name, tensor] : tensors) {
-    if (!std::binary_search(ours.begin(), ours.end(), name)) rest.set(name, tensor);
+    if (names.count(name) == 0) rest.set(name, tensor);
   }
   return rest;
 }

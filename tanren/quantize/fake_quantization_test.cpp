@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -146,7 +147,7 @@ TEST(FakeQuantization, computes_what_its_8_bit_model_does) {
     TensorMap tensors;
     for (const auto& item : model->named_parameters()) tensors.set(item.key(), item.value());
     for (const auto& item : model->named_buffers()) tensors.set(item.key(), item.value());
-    const TensorMap weights = without_input_scales(tensors);
+    const TensorMap weights = without_names(tensors, input_scale_names(how));
     for (auto& item : other->named_parameters()) item.value().copy_(weights.at(item.key()));
     EXPECT_EQ(weights.size(), other->named_parameters().size());
     const Task answers = quantized(task_of(other), learned_parameters(tensors, how));
@@ -154,6 +155,48 @@ TEST(FakeQuantization, computes_what_its_8_bit_model_does) {
     EXPECT_TRUE(at::allclose(answers.predict(some_words()).outputs, trained, 1e-4, 1e-5))
         << static_cast<int>(scheme);
   }
+}
+
+// The numbers of a training that reads a weight unrounded would not be those of its 8-bit model.
+TEST(FakeQuantization, leaves_a_weight_that_the_training_reads_in_another_form_and_says_so) {
+  const auto model = std::make_shared<FakedModel>();
+  Task plain = task_of(model);
+  plain.phases.front().forward = [model](const Batch& batch) {
+    const at::Tensor penalty = model->kernel.pow(2).sum();
+    return Terms{{"loss", model->forward(batch["inputs"]).square().sum() + penalty}};
+  };
+  const auto find = [&](const std::vector<std::string>& keep) {
+    return find_fake_quantization(plain, some_words(), QuantizeScheme::calibrated, keep);
+  };
+  const auto how = find({});
+  EXPECT_EQ(layer_named(how, "head.weight").reader, WeightReader::linear);
+  EXPECT_EQ(layer_named(how, "kernel").name, "");
+  EXPECT_EQ(how.kept.at("kernel"), "pow reads it in training");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] {
+                           (void)find({"head.*", "words.*"});
+                         }),
+                         "(kernel: pow reads it in training)");
+}
+
+TEST(FakeQuantization, throws_where_a_forward_reads_a_rounded_weight_in_another_form) {
+  const auto model = std::make_shared<FakedModel>();
+  Task plain = task_of(model);
+  plain.phases.front().forward = [model](const Batch& batch) {
+    const at::Tensor y = model->forward(batch["inputs"]);
+    const at::Tensor wide = at::zeros({2, kWidth});
+    // What a dry run in eval mode does not see.
+    if (!model->is_training()) return Terms{{"loss", y.sum()}};
+    return Terms{{"loss", y.sum() + at::matmul(wide, model->kernel.t()).sum()}};
+  };
+  const auto how = find_fake_quantization(plain, some_words(), QuantizeScheme::weights, {});
+  const Task task = fake_quantized(plain, how);
+  model->eval();
+  EXPECT_NO_THROW(task.phases.front().forward(some_words()));
+  model->train();
+  TANREN_EXPECT_CONTAINS(
+      error_of<Error>([&] { task.phases.front().forward(some_words()); }),
+      "kernel is read by linear, which no rounded weight answers, in a training that rounds it for "
+      "projection");
 }
 
 struct NormedImage : torch::nn::Module {
@@ -202,15 +245,32 @@ TEST(FakeQuantization, refuses_a_name_that_the_model_has_and_leaves_out_weights_
   EXPECT_EQ(fake_quantized(task_of(image), how).module->named_parameters().size(), 4u);
 }
 
-TEST(QuantizedNames, are_told_from_others) {
+// A model's own tensors may have such names.
+TEST(FakeQuantization, tells_its_own_scales_from_a_models) {
+  const auto model = std::make_shared<FakedModel>();
+  const auto body = model->register_module("body", std::make_shared<torch::nn::Module>());
+  body->register_parameter("input_scale", at::ones({1}));
+  body->register_buffer("input_zero_point", at::zeros({1}, at::kLong));
+  const auto how =
+      find_fake_quantization(task_of(model), some_words(), QuantizeScheme::calibrated, {});
+  const std::set<std::string> ours = {"kernel_input_scale", "kernel_input_zero_point",
+                                      "head.input_scale", "head.input_zero_point"};
+  EXPECT_EQ(input_scale_names(how), ours);
+  EXPECT_TRUE(input_scale_names(FakeQuantization()).empty());
+  (void)fake_quantized(task_of(model), how);
+  TensorMap tensors;
+  for (const auto& item : model->named_parameters()) tensors.set(item.key(), item.value());
+  for (const auto& item : model->named_buffers()) tensors.set(item.key(), item.value());
+  EXPECT_EQ(input_scale_names(tensors), ours);
+  EXPECT_EQ(input_scale_names(tensors, {"kernel"}).size(), 2u);
+  EXPECT_TRUE(without_names(tensors, ours).contains("body.input_scale"));
+  EXPECT_FALSE(without_names(tensors, ours).contains("head.input_scale"));
+}
+
+TEST(QuantizedNames, begin_as_the_weights) {
+  EXPECT_EQ(quantized_names("weight").input_scale, "input_scale");
   EXPECT_EQ(quantized_names("a.weight").input_scale, "a.input_scale");
   EXPECT_EQ(quantized_names("a.kernel").input_zero_point, "a.kernel_input_zero_point");
-  for (const char* name : {"input_scale", "a.input_scale", "a.kernel_input_scale"}) {
-    EXPECT_TRUE(is_input_scale(name)) << name;
-  }
-  for (const char* name : {"a.weight", "a.weight_scale", "a.reinput_scale", "a.input_scale.b"}) {
-    EXPECT_FALSE(is_input_scale(name)) << name;
-  }
 }
 
 }  // namespace

@@ -1,15 +1,16 @@
 #include "tanren/quantize/fake_scope.h"
 
 #include "tanren/base/device_reads.h"
-#include "tanren/base/eval_mode_scope.h"
-#include "tanren/base/random.h"
+#include "tanren/base/error.h"
 #include "tanren/dry/dry_batch.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/ops/convolution.h"
 #include "tanren/ops/fake_quantize.h"
+#include "tanren/quantize/evaluation_forward.h"
 #include "tanren/quantize/quantized_names.h"
 #include "tanren/quantize/weight_read.h"
 
+#include <fmt/format.h>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -17,6 +18,7 @@
 #include <atomic>
 #include <limits>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -127,6 +129,7 @@ class InputCounts final : public OperatorListener {
 }  // namespace
 
 struct FakeLayers::Layer {
+  std::string name;
   at::Tensor parameter;
   WeightReader reader = WeightReader::linear;
   int64_t input_elements = 1;
@@ -158,30 +161,32 @@ class FakeLayers::Answering final : public OperatorListener {
   }
 
   Answer linear(const at::Tensor& input, const at::Tensor& weight, const Bias& bias) override {
+    refuse_other_than_weight(input, "linear as its input");
     const Layer* const of = find(weight);
-    if (of == nullptr || !reads(*of, read_by_linear(input, weight, bias, of->parameter))) return {};
+    if (of == nullptr) return {};
+    check_read(*of, read_by_linear(input, weight, bias, of->parameter));
     return at::linear(rounded(*of, input), rounded_weight(*of, weight), bias);
   }
   Answer addmm(const at::Tensor& added, const at::Tensor& left, const at::Tensor& right,
                const at::Scalar& beta, const at::Scalar& alpha) override {
+    refuse_other_than_weight(left, "addmm as its left factor");
     const Layer* const of = find(right);
-    if (of == nullptr ||
-        !reads(*of, read_by_addmm(added, left, right, beta, alpha, of->parameter))) {
-      return {};
-    }
+    if (of == nullptr) return {};
+    check_read(*of, read_by_addmm(added, left, right, beta, alpha, of->parameter));
     return at::addmm(added, rounded(*of, left), rounded_weight(*of, right.t()).t());
   }
   Answer matmul(const at::Tensor& left, const at::Tensor& right) override {
+    refuse_other_than_weight(left, "matmul as its left factor");
     const Layer* const of = find(right);
-    if (of == nullptr || !reads(*of, read_by_matmul(left, right, of->parameter))) return {};
+    if (of == nullptr) return {};
+    check_read(*of, read_by_matmul(left, right, of->parameter));
     return at::matmul(rounded(*of, left), rounded_weight(*of, right.t()).t());
   }
   Answer conv2d(const at::Tensor& input, const at::Tensor& weight, const Bias& bias,
                 const Convolution& how) override {
     const Layer* const of = find(weight);
-    if (of == nullptr || !reads(*of, read_by_conv2d(input, weight, bias, how, of->parameter))) {
-      return {};
-    }
+    if (of == nullptr) return {};
+    check_read(*of, read_by_conv2d(input, weight, bias, how, of->parameter));
     return convolution(rounded(*of, input), rounded_weight(*of, weight),
                        bias.value_or(at::Tensor()), how.stride.front(), how.padding.front());
   }
@@ -189,8 +194,9 @@ class FakeLayers::Answering final : public OperatorListener {
   Answer trained_embedding(const at::Tensor& weight, const at::Tensor& indices,
                            const Embedding& how) override {
     const Layer* const of = find(weight);
-    if (of == nullptr || !read_by_embedding(weight, of->parameter).reader) return {};
-    if (of->reader != WeightReader::embedding && of->reader != WeightReader::linear) return {};
+    if (of == nullptr) return {};
+    const WeightRead read = read_by_embedding(weight, of->parameter);
+    if (!read.reader || of->reader != WeightReader::linear) check_read(*of, read);
     const at::Tensor rows =
         at::embedding(weight, indices, how.padding_index, how.by_frequency, how.sparse);
     return rounded_rows(rows);
@@ -202,7 +208,21 @@ class FakeLayers::Answering final : public OperatorListener {
     const auto found = by_place_.find(place_of(weight));
     return found == by_place_.end() ? nullptr : found->second;
   }
-  static bool reads(const Layer& of, const WeightRead& read) { return read.reader == of.reader; }
+
+  // The weight would be read as it is, and the 8-bit model would compute something else.
+  [[noreturn]] static void throw_unanswered(const Layer& of, std::string_view how) {
+    throw Error(fmt::format(
+        "[quantize] {} is read by {}, which no rounded weight answers, in a training that rounds "
+        "it for {}; keep it (quantize.keep)",
+        of.name, how, tanren::name(of.reader)));
+  }
+  static void check_read(const Layer& of, const WeightRead& read) {
+    if (!read.reader) throw_unanswered(of, read.why);
+    if (*read.reader != of.reader) throw_unanswered(of, tanren::name(*read.reader));
+  }
+  void refuse_other_than_weight(const at::Tensor& argument, const char* how) const {
+    if (const Layer* const of = find(argument)) throw_unanswered(*of, how);
+  }
 
   // `weight` [out, …]. The last one is kept for the next call: a loss reads its head in parts.
   at::Tensor rounded_weight(const Layer& of, const at::Tensor& weight) {
@@ -247,6 +267,7 @@ FakeLayers::FakeLayers(const torch::nn::Module& module, const FakeQuantization& 
     const at::Tensor* const weight = parameters.find(of.name);
     if (weight == nullptr || of.first != of.name) continue;
     auto layer = std::make_unique<Layer>();
+    layer->name = of.name;
     layer->parameter = *weight;
     layer->reader = of.reader;
     layer->input_elements = of.input_elements;
@@ -284,15 +305,12 @@ std::vector<std::shared_ptr<torch::nn::Module>> batch_norms(const torch::nn::Mod
 
 std::map<std::string, int64_t> input_elements(const Task& task, const WeightReaders& readers,
                                               const Batch& batch) {
-  const at::NoGradGuard no_grad;
-  const EvalModeScope eval_mode(*task.module);
   const auto counts = std::make_shared<InputCounts>(*task.module, readers);
   std::map<std::string, int64_t> most;
   const DryScope dry(nullptr, kRealInFakes);
   const OperatorListenerScope heard(counts);
-  const RandomScope random(/*seed=*/0, /*attempt=*/0, batch.ids);
   for (const PhaseSpec& phase : task.phases) {
-    (void)phase.forward(without_memory(batch));
+    (void)training_forward(task, phase, without_memory(batch));
     counts->take(batch.size(), most);
   }
   return most;

@@ -1,7 +1,8 @@
 // FakeLayers: the weights of a module that fake_quantization.h found, with the scales of their
 // inputs. FakeScope: within it the operators of its thread that read such a weight are answered by
-// the same operators on rounded numbers. Both passes of a recomputed block are. An operator in
-// another form than weight_read.h knows reads the weight as it is. Internal to quantize/.
+// the same operators on rounded numbers. Both passes of a recomputed block are. One of these
+// operators in another form than the layer's throws an Error that names the weight; any other
+// operator reads it as it is, which find_fake_quantization has excluded. Internal to quantize/.
 #pragma once
 
 #include "tanren/base/operator_listener.h"

@@ -52,6 +52,10 @@ class ModuleTensors {
     const Entry* entry = find(tensor);
     return entry != nullptr && entry->reads == 1 && entry->tensor.is_same(tensor);
   }
+  bool is_read(const at::Tensor& tensor) {
+    const Entry* entry = find(tensor);
+    return entry != nullptr && entry->reads > 0;
+  }
   std::string name_of(const at::Tensor& tensor) { return find(tensor)->name; }
 
  private:
@@ -158,6 +162,19 @@ class NormFinder final : public DryObserver {
     }
     return all;
   }
+  // Whether this forward, too, can be folded so, or reads none of it.
+  bool agrees_with(const FoldedConvolution& other) {
+    const std::vector<FoldedConvolution> own = found();
+    const bool is_alike = std::any_of(own.begin(), own.end(), [&](const auto& one) {
+      return one.weight.is_same(other.weight) && one.norm->mean.is_same(other.norm->mean);
+    });
+    const NormAfter& norm = *other.norm;
+    const at::Tensor all[] = {other.weight, other.bias, norm.weight,
+                              norm.bias,    norm.mean,  norm.variance};
+    return is_alike || std::none_of(std::begin(all), std::end(all), [&](const auto& tensor) {
+             return tensor.defined() && tensors_.is_read(tensor);
+           });
+  }
   std::string name_of(const at::Tensor& tensor) { return tensors_.name_of(tensor); }
 
  private:
@@ -232,7 +249,7 @@ bool fold(const FoldedConvolution& convolution) {
 
 }  // namespace
 
-std::vector<std::string> fold_batch_norms(const Task& task, const Batch& batch) {
+std::vector<std::string> fold_batch_norms(const Task& task, const Batch& batch, Forwards forwards) {
   const at::NoGradGuard no_grad;
   NormFinder finder(*task.module);
   Task at_once = task;
@@ -250,8 +267,21 @@ std::vector<std::string> fold_batch_norms(const Task& task, const Batch& batch) 
       finder.note_result(prediction.targets);
     });
   }
+  std::vector<FoldedConvolution> found = finder.found();
+  if (forwards == Forwards::training_too) {
+    for (const PhaseSpec& phase : task.phases) {
+      NormFinder of_training(*task.module);
+      {
+        const DryScope dry(&of_training, kRealConstants);
+        for (const Term& term : training_forward(task, phase, without_memory(batch))) {
+          of_training.note_result(term.sum);
+        }
+      }
+      std::erase_if(found, [&](const auto& one) { return !of_training.agrees_with(one); });
+    }
+  }
   std::vector<std::string> names;
-  for (const FoldedConvolution& convolution : finder.found()) {
+  for (const FoldedConvolution& convolution : found) {
     if (fold(convolution)) names.push_back(finder.name_of(convolution.weight));
   }
   return names;

@@ -5,6 +5,7 @@
 
 #include "tanren/base/batch.h"
 #include "tanren/base/task.h"
+#include "tanren/quantize/evaluation_forward.h"
 
 #include <string>
 #include <vector>
@@ -18,9 +19,10 @@ namespace tanren {
 // the shift). So the predictions in eval mode stay, up to rounding. A convolution or a norm that is
 // called twice, whose tensors are read elsewhere or are not fp32 or fp64, or whose scale is not
 // finite stays as it is, and so does a convolution that the task returns, or whose input has no
-// dimension for samples.
+// dimension for samples. With training_too, so does one that a training's forward reads otherwise.
 // Returns the names of the weights of the convolutions, in the order of the forward. Throws an
 // Error if the forward needs values. At most one dry run per process (dry_scope.h).
-std::vector<std::string> fold_batch_norms(const Task& task, const Batch& batch);
+std::vector<std::string> fold_batch_norms(const Task& task, const Batch& batch,
+                                          Forwards forwards = Forwards::predictions);
 
 }  // namespace tanren

@@ -185,6 +185,24 @@ TEST(Fold, leaves_a_norm_whose_scale_is_not_finite_and_the_models_mode) {
   EXPECT_TRUE(model->is_training());  // it was in eval mode for the forward alone
 }
 
+// A training may read what a prediction does not.
+TEST(Fold, leaves_a_convolution_that_a_trainings_forward_reads_without_its_norm) {
+  const auto model = std::make_shared<NormedModel>();
+  Task task = normed_task(model);
+  const auto phase = [](const auto& compute) {
+    return PhaseSpec{.forward = [compute](const Batch& batch) {
+      return Terms{{.name = "mean", .sum = compute(batch["inputs"]).mean()}};
+    }};
+  };
+  task.phases = {
+      phase([model](const at::Tensor& x) { return model->forward(x); }),
+      phase([model](const at::Tensor& x) { return model->units.at("plain")->convolve(x); })};
+  const Batch batch = images_of(at::kFloat);
+  EXPECT_EQ(fold_batch_norms(task, batch, Forwards::training_too),
+            (std::vector<std::string>{"biased.weight", "not_affine.weight"}));
+  EXPECT_EQ(fold_batch_norms(task, batch).size(), 3u);
+}
+
 // What else than a norm looks at a convolution's result.
 TEST(Fold, leaves_a_convolution_that_is_a_result_and_one_whose_rows_are_channels) {
   const auto model = std::make_shared<NormedModel>();

@@ -338,6 +338,26 @@ TEST(QuantizeScope, keeps_its_answers_when_the_module_is_laid_channels_last_or_m
   EXPECT_TRUE(after.is_contiguous(kLastChannels)) << "as with a channels-last weight";
 }
 
+TEST(QuantizeScope, knows_a_replaced_parameter_of_one_row) {
+  at::manual_seed(7);
+  const at::Tensor x = at::randn({4, 20}), images = at::randn({2, 8, 7, 7});
+  const Quantised linear(at::randn({1, 20}), WeightReader::linear);
+  const Quantised kernel(at::randn({1, 8, 3, 3}), WeightReader::convolution);
+  EXPECT_FALSE(is_replaced(linear.module->original));
+  lay_replaced_channels_last(kernel.module->weight);
+  for (const Quantised* one : {&linear, &kernel}) {
+    const at::Tensor weight = one->module->weight;
+    EXPECT_TRUE(is_replaced(weight));
+    TANREN_EXPECT_CONTAINS(error_of<InputError>([&] { refuse_replaced(weight, "weight"); }),
+                           "has an 8-bit weight already");
+  }
+  const at::Tensor y = linear.run([&](const auto& w) { return at::linear(x, w); });
+  EXPECT_TRUE(y.isfinite().all().item<bool>());
+  const at::Tensor z = kernel.run([&](const auto& w) { return at::conv2d(images, w, {}, 1, 1); });
+  EXPECT_TRUE(z.isfinite().all().item<bool>());
+  EXPECT_EQ(linear.answers() + kernel.answers(), 2);
+}
+
 // Two linears.
 struct SmallNet : torch::nn::Module {
   SmallNet()

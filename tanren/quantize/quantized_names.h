@@ -20,12 +20,4 @@ inline QuantizedNames quantized_names(const std::string& parameter) {
   return {parameter + "_scale", start + "input_scale", start + "input_zero_point"};
 }
 
-// Whether a parameter of this name is the scale of an input, by the rule above.
-inline bool is_input_scale(std::string_view name) {
-  constexpr std::string_view kScale = "input_scale";
-  if (!name.ends_with(kScale)) return false;
-  const std::string_view start = name.substr(0, name.size() - kScale.size());
-  return start.empty() || start.back() == '.' || start.back() == '_';
-}
-
 }  // namespace tanren

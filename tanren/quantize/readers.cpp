@@ -31,12 +31,14 @@ constexpr int64_t kRealBytes = 64 << 10;
 struct Notes {
   at::Tensor parameter;
   std::set<WeightReader> readers;
-  std::string other;  // the first operator that no 8-bit one can stand in for
+  std::string other;  // the first operator that no 8-bit one can stand in for, and when
   std::set<std::pair<int64_t, int64_t>> geometries;  // stride and padding of its convolutions
   bool shared = false;                               // by parameters that are not the same
+  bool is_predicted_with = false;                    // a prediction reads it
+  bool is_training = false;                          // what reads it now is a training's forward
 
   void read_by_other(const std::string& what) {
-    if (other.empty()) other = what;
+    if (other.empty()) other = what + (is_training ? " reads it in training" : " reads it");
   }
   void read(const WeightRead& how) {
     if (how.reader) {
@@ -59,6 +61,14 @@ class Notebook {
       } else if (!notes.parameter.is_same(parameter)) {
         notes.shared = true;
       }
+    }
+  }
+
+  // What reads parameters from now on is a training's forward.
+  void end_predictions() {
+    for (auto& [storage, notes] : of_) {
+      notes.is_predicted_with = !notes.readers.empty() || !notes.other.empty();
+      notes.is_training = true;
     }
   }
 
@@ -186,14 +196,17 @@ class OtherReads final : public DryObserver {
   bool inside_ = false;
 };
 
-void run_dry(const Task& task, const Batch& batch) {
+void train_dry(const Task& task, const Batch& batch) {
+  for (const PhaseSpec& phase : task.phases) (void)training_forward(task, phase, batch);
+}
+
+void predict_dry(const Task& task, const Batch& batch) {
   if (task.predict) task.predict(batch);
   if (task.predict_rows) {
     const PredictionRows rows = task.predict_rows(batch);
     if (rows.rows > 0) rows.part(0, std::min(rows.rows, std::max<int64_t>(rows.at_once, 1)));
   }
-  if (task.predict || task.predict_rows) return;
-  for (const PhaseSpec& phase : task.phases) phase.forward(batch);
+  if (!task.predict && !task.predict_rows) train_dry(task, batch);
 }
 
 std::string joined_names(const std::set<WeightReader>& readers) {
@@ -213,10 +226,10 @@ ParameterReaders judged(const std::string& own, const at::Tensor& parameter, con
   }
   if (notes != nullptr && notes->shared)
     return stays("it shares its memory with another parameter");
-  if (notes == nullptr || (notes->readers.empty() && notes->other.empty())) {
+  if (notes == nullptr || !notes->is_predicted_with) {
     return stays("no operator reads it in a prediction");
   }
-  if (!notes->other.empty()) return stays(notes->other + " reads it");
+  if (!notes->other.empty()) return stays(notes->other);
   const auto& readers = notes->readers;
   const std::string names = joined_names(readers);
   static const std::set<WeightReader> kTied = {WeightReader::linear, WeightReader::embedding};
@@ -230,7 +243,8 @@ ParameterReaders judged(const std::string& own, const at::Tensor& parameter, con
 
 }  // namespace
 
-std::vector<ParameterReaders> find_readers(const Task& task, const Batch& batch) {
+std::vector<ParameterReaders> find_readers(const Task& task, const Batch& batch,
+                                           Forwards forwards) {
   for (const auto& item : task.module->named_parameters()) {
     refuse_replaced(item.value(), item.key());
   }
@@ -241,7 +255,10 @@ std::vector<ParameterReaders> find_readers(const Task& task, const Batch& batch)
     const at::NoGradGuard no_gradients;
     const DryScope dry(&others, kRealBytes);
     const OperatorListenerScope heard(std::make_shared<HookedReads>(notebook));
-    run_dry(task, without_memory(batch));
+    const Batch dry_batch = without_memory(batch);
+    predict_dry(task, dry_batch);
+    notebook.end_predictions();
+    if (forwards == Forwards::training_too) train_dry(task, dry_batch);
   }
   std::vector<ParameterReaders> found;
   std::unordered_map<const at::TensorImpl*, std::string> firsts;

@@ -173,6 +173,43 @@ TEST(Readers, are_those_of_the_forward_if_the_task_does_not_predict) {
   EXPECT_EQ(readers_of(task, at::randn({3, 8}))["weight"], "linear: linear");
 }
 
+TEST(Readers, of_both_forwards_are_those_of_the_prediction_if_the_training_has_no_others) {
+  const auto module = std::make_shared<torch::nn::Module>();
+  const auto add = [&](const char* name) {
+    return module->register_parameter(name, at::randn({8, 8}));
+  };
+  const at::Tensor alike = add("alike"), other = add("other"), tied = add("tied"),
+                   unread = add("unread"), own = add("own");
+  Task task;
+  task.module = module;
+  task.predict = [&](const Batch& batch) {
+    const at::Tensor rows = at::embedding(tied, batch["inputs"]);
+    const at::Tensor y = at::linear(at::linear(at::linear(rows, alike), other), unread);
+    return Prediction{{{"sum", y.sum()}}, y, batch["inputs"]};
+  };
+  PhaseSpec phase;
+  phase.forward = [&](const Batch& batch) {
+    const at::Tensor rows = at::embedding(tied, batch["inputs"]);
+    const at::Tensor y = at::mm(at::linear(at::linear(rows, alike), own), other);
+    return Terms{{"sum", at::linear(y, tied).sum()}};
+  };
+  task.phases = {phase};
+  const Batch batch = batch_for(at::zeros({3}, at::kLong));
+  const std::map<std::string, std::pair<std::string, std::string>> expected = {
+      {"alike", {"linear", "linear"}},
+      {"other", {"linear", "mm reads it in training"}},
+      {"tied", {"embedding", "linear and embedding"}},
+      {"unread", {"linear", "linear"}},
+      {"own", {"no operator reads it in a prediction", "no operator reads it in a prediction"}}};
+  for (const ParameterReaders& of : find_readers(task, batch)) {
+    EXPECT_EQ(of.why, expected.at(of.name).first) << of.name;
+  }
+  for (const ParameterReaders& of : find_readers(task, batch, Forwards::training_too)) {
+    EXPECT_EQ(of.why, expected.at(of.name).second) << of.name;
+    EXPECT_EQ(of.reader.has_value(), of.name != "other" && of.name != "own") << of.name;
+  }
+}
+
 TEST(Readers, of_a_model_that_needs_values_are_an_error) {
   const auto linear = std::make_shared<torch::nn::LinearImpl>(8, 4);
   const Task task = predicting(linear, [&](const at::Tensor& x) {

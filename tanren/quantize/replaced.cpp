@@ -11,6 +11,19 @@
 
 namespace tanren {
 
+namespace {
+
+// The row in each place of dim 0, whose stride is 0 also where its size is 1.
+at::Tensor in_each_place(const at::Tensor& row, at::IntArrayRef sizes) {
+  const at::Tensor all = row.expand(sizes);
+  if (sizes.front() > 1) return all;
+  std::vector<int64_t> strides = all.strides().vec();
+  strides.front() = 0;
+  return all.as_strided(sizes, strides);
+}
+
+}  // namespace
+
 void replace_by_nan(at::Tensor parameter) {
   if (is_replaced(parameter)) return;
   const at::NoGradGuard no_grad;
@@ -23,11 +36,11 @@ void replace_by_nan(at::Tensor parameter) {
   parameter.requires_grad_(false);
   const bool has_views = parameter.storage().use_count() > 1;
   if (has_views) parameter.detach().fill_(std::numeric_limits<double>::quiet_NaN());
-  parameter.set_data(row.expand(parameter.sizes()));
+  parameter.set_data(in_each_place(row, parameter.sizes()));
 }
 
 bool is_replaced(const at::Tensor& parameter) {
-  return parameter.dim() > 0 && parameter.size(0) > 1 && parameter.stride(0) == 0;
+  return parameter.dim() > 0 && parameter.numel() > 0 && parameter.stride(0) == 0;
 }
 
 void refuse_replaced(const at::Tensor& parameter, const std::string& name) {
@@ -39,7 +52,8 @@ void refuse_replaced(const at::Tensor& parameter, const std::string& name) {
 void lay_replaced_channels_last(at::Tensor parameter) {
   const at::NoGradGuard no_grad;
   const at::Tensor row = parameter.detach().narrow(0, 0, 1);
-  parameter.set_data(row.contiguous(at::MemoryFormat::ChannelsLast).expand(parameter.sizes()));
+  parameter.set_data(
+      in_each_place(row.contiguous(at::MemoryFormat::ChannelsLast), parameter.sizes()));
 }
 
 }  // namespace tanren

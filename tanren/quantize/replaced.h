@@ -21,7 +21,7 @@ enum class ReplacedNumbers { there, freed };
 // to one that is replaced already.
 void replace_by_nan(at::Tensor parameter);
 
-// False for a parameter whose dim 0 has size 1: there a row is everything.
+// By the stride of dim 0, which is 0, also of a parameter of one row.
 bool is_replaced(const at::Tensor& parameter);
 
 // InputError, with the parameter's `name`, if it is replaced: it cannot be quantised again.

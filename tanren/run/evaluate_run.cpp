@@ -21,7 +21,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <map>
 #include <set>
 #include <utility>
 
@@ -62,33 +61,6 @@ std::filesystem::path chosen_checkpoint(const RunConfig& config,
 
 namespace {
 
-// Drops those of objectives that have no average yet. Older step folders do not name them
-// (kNoAverage), and the tensors of such an objective are its weights at the start.
-TensorMap begun(const TensorMap& averages, const State& average, const RunState& state) {
-  std::map<const c10::TensorImpl*, std::string> buffers;
-  for (const auto& item : state.task.module->named_buffers()) {
-    buffers.emplace(item.value().unsafeGetTensorImpl(), item.key());
-  }
-  std::set<std::string> owned, raw;  // a buffer is averaged by the first objective that has it
-  for (const Phase& phase : state.phases) {
-    for (const Objective& objective : phase.objectives) {
-      std::set<std::string> names;
-      for (const NamedParameter& parameter : objective.all) names.insert(parameter.name);
-      for (const ObjectiveBuffer& buffer : objective.buffers) {
-        const auto name = buffers.find(buffer.tensor.unsafeGetTensorImpl());
-        if (name != buffers.end() && owned.insert(name->second).second) names.insert(name->second);
-      }
-      const std::string key = phase.spec.name + "." + objective.spec.name + ".num_updates";
-      if (value_of<int64_t>(average, key) == 0) raw.merge(names);
-    }
-  }
-  TensorMap kept;
-  for (const auto& [name, tensor] : averages) {
-    if (raw.count(name) == 0) kept.set(name, tensor);
-  }
-  return kept;
-}
-
 // Loads a step folder into a state that only evaluates, with the averages, if they are wanted, in
 // the place of the weights. Returns the averages.
 TensorMap load_to_evaluate(RunState& state, const std::filesystem::path& checkpoint,
@@ -102,7 +74,7 @@ TensorMap load_to_evaluate(RunState& state, const std::filesystem::path& checkpo
                             " has no averaged weights; take the raw ones with --set "
                             "average.evaluate=false");
     }
-    averages = begun(averages_in(snapshot.average), snapshot.average, state);
+    averages = averages_in(snapshot.average, &state, checkpoint.string());
   }
   for (const auto& [name, tensor] : averages) snapshot.model.tensors.set(name, tensor);
   state.load(parts.device, snapshot.model, snapshot.optimizer, snapshot.run, {}, snapshot.slices);

@@ -19,6 +19,7 @@
 #include "tanren/run/connect.h"
 #include "tanren/run/start_files.h"
 #include "tanren/train/device.h"
+#include "tanren/train/freezing.h"
 #include "tanren/train/model_dtype.h"
 #include "tanren/train/quantized_training.h"
 #include "tanren/train/step_error.h"
@@ -110,16 +111,19 @@ void refuse_beyond_host(const ModelProfile& facts) {
                   to_text(facts.num_parameters), size_text(bytes), size_text(total)));
 }
 
+// They may be of scales of inputs, which only a quantisation-aware training has.
+void drop_groups(RunConfig& config) {
+  config.optimizer.groups.clear();
+  for (auto& [name, objective] : config.objectives) objective.optimizer.groups.clear();
+}
+
 // Checks the sizes first: a model that fits no memory is refused before any of it is allocated. If
 // the training state is far below the limit, the full check is skipped. A user's own factory is not
 // called dry before it has made the real model, because it may keep what it made.
 void refuse_too_large(RunConfig config, const Registry& registry, const Machine& machine,
                       const Datasets& datasets) {
   if (!registry.models.is_of_the_zoo(config.model.kind)) return;
-  if (config.quantize.scheme == "static") {  // groups may be of scales that are not known yet
-    config.optimizer.groups.clear();
-    for (auto& [name, objective] : config.objectives) objective.optimizer.groups.clear();
-  }
+  if (config.quantize.scheme == "static") drop_groups(config);  // of scales not known yet
   ModelProfile facts;
   try {
     const DryScope dry;
@@ -147,7 +151,7 @@ void refuse_too_large(RunConfig config, const Registry& registry, const Machine&
 void quantize_training(const RunConfig& config, Prepared& prepared) {
   if (config.quantize.scheme == "none") return;
   prepared.quantization = std::make_shared<const FakeQuantization>(
-      find_quantization(prepared.task, config.quantize, *prepared.datasets.train));
+      find_quantization(prepared.task, config, *prepared.datasets.train));
   prepared.plain = prepared.task;
   prepared.task = fake_quantized(std::move(prepared.task), *prepared.quantization);
 }
@@ -185,6 +189,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   RunConfig config = trains ? asked : without_stages(asked, registry);
   const Pretrained source = take_start(has_weights ? kept : "", config);
   config.model = source.model;
+  if (!trains) drop_groups(config);
   Machine machine =
       with_world(probe_machine(), world_of(process_environment(), config.parallel.rendezvous));
   probe_accelerators(machine, config.run.device, registry.accelerators);
@@ -206,6 +211,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
     prepared.optimizer = read_optimizer_start(prepared.task, config);
   }
   quantize_training(config, prepared);
+  if (trains) check_freezing(*prepared.task.module, config.model);
   if (prepared.optimizer && prepared.quantization && prepared.quantization->num_norms > 0) {
     throw ConfigError(
         "[run] optimizer.init_from has the moments of weights before batch norms are folded into "
@@ -213,7 +219,10 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   }
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialised;
-  if (prepared.quantization) facts.couples_samples = false;  // batch norms are in eval mode
+  if (prepared.quantization) {
+    facts.couples_samples = false;  // batch norms are in eval mode
+    note_scales(*prepared.quantization, facts);
+  }
   if (config.parallel.pipeline > 1) {
     facts.blocks = blocks_of(config, registry, machine, facts, *prepared.datasets.train);
   }
@@ -225,7 +234,10 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
                                               : std::vector<PlanLine>()](const RunConfig& other) {
     Plan plan = make_plan(other, machine, facts);
     if (classes) add_beside_model(plan, *classes);
-    if (quantization) plan.lines.push_back(quantization_line(*quantization));
+    if (quantization) {
+      plan.lines.push_back(quantization_line(*quantization));
+      if (const auto line = scales_line(*quantization, plan)) plan.lines.push_back(*line);
+    }
     plan.lines.insert(plan.lines.end(), optimizer_lines.begin(), optimizer_lines.end());
     for (size_t i = 0; i < plan.objectives.size(); ++i) {
       const std::string own = "objectives." + plan.objectives[i].name + ".schedule.kind";

@@ -12,28 +12,27 @@
 #include "tanren/data/text/token_cache.h"
 #include "tanren/forecast/first_step.h"
 #include "tanren/interop/model_description.h"
-#include "tanren/memory/attempt.h"
-#include "tanren/memory/cpu_allocator.h"
 #include "tanren/metrics/jsonl_sink.h"
 #include "tanren/plan/print.h"
 #include "tanren/run/connect.h"
+#include "tanren/run/failure.h"
 #include "tanren/run/fork.h"
 #include "tanren/run/fork_place.h"
 #include "tanren/run/mesh.h"
 #include "tanren/run/origin.h"
 #include "tanren/run/prepare.h"
+#include "tanren/run/quantized_run.h"
 #include "tanren/run/rank_lines.h"
 #include "tanren/run/replicas.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/run/run_sinks.h"
+#include "tanren/run/run_summary.h"
 #include "tanren/run/sample.h"
 #include "tanren/run/short_waits.h"
 #include "tanren/run/start_files.h"
 #include "tanren/train/device.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
-#include "tanren/train/memory_now.h"
-#include "tanren/train/quantized_training.h"
 #include "tanren/train/take_over.h"
 
 #include <chrono>
@@ -41,46 +40,6 @@
 #include <span>
 
 namespace tanren {
-
-namespace {
-
-Summary summarise(const RunState& state, const LoopResult& loop, const Parts& parts) {
-  Summary summary;
-  summary.steps = state.step();
-  summary.attempts = state.attempt;
-  summary.skipped_steps = state.attempt - state.step();
-  summary.wall_seconds = loop.train_seconds;
-  if (loop.train_seconds > 0) {
-    summary.samples_per_second = static_cast<double>(loop.session_samples) / loop.train_seconds;
-    summary.tokens_per_second = static_cast<double>(loop.session_tokens) / loop.train_seconds;
-  }
-  if (loop.last && !loop.last->objectives.empty()) {
-    summary.final_loss = loop.last->objectives.front().loss;
-  }
-  summary.final_losses.assign(loop.losses.begin(), loop.losses.end());
-  if (loop.evaluation) summary.evaluate = loop.evaluation->values;
-  summary.peak_memory_bytes = memory_now(parts.device);
-  if (parts.plan.memory.own_allocator) {
-    summary.peak_tensor_bytes = cpu_memory_stats().peak_bytes;
-  }
-  summary.out_of_memory = loop.recoveries;
-  summary.growth = loop.growth;
-  summary.device_reads_per_step =
-      loop.session_attempts > 0
-          ? static_cast<double>(loop.device_reads) / static_cast<double>(loop.session_attempts)
-          : 0;
-  if (!state.selection.best.empty()) {
-    const auto& best = state.selection.best.front();
-    summary.best_step = best.step;
-    summary.best_value = best.value;
-    summary.best_metric = parts.plan.best.metric;
-  }
-  summary.reason = loop.reason;
-  summary.status = loop.ending == Ending::finished ? "finished" : "stopped";
-  return summary;
-}
-
-}  // namespace
 
 namespace {
 
@@ -98,6 +57,7 @@ struct Shared {
   size_t num_old_changes = 0;       // of origin.changes: those of earlier starts
   std::function<double()> elapsed;  // seconds since the process began
   std::string first_step;           // as run.debug asks; empty: not asked
+  std::optional<Summary>& reached;  // by rank 0, if the run fails in or after its loop
 };
 
 // When a start that has taken `elapsed` seconds so far must have ended.
@@ -164,6 +124,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   }
   RunOutput output;
   output.is_first = is_first;
+  const ReachedScope reached(is_first ? &shared.reached : nullptr, state, output.loop, parts);
   const double before_loop = shared.elapsed();
   output.loop = train_loop(state, parts, inputs);
   if (is_first && output.loop.ending == Ending::finished && shared.input.finished) {
@@ -180,22 +141,21 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   }
   if (output.loop.ending == Ending::finished) {
     const Dataset& train = *prepared.datasets.train;
-    const auto described = [&](const RunConfig& config) {
-      return describe_model(config, train.info(), train.size());
-    };
-    output.exported =
-        export_weights(state, parts, shared.folder->path(), described(prepared.config));
-    if (prepared.quantization) {
-      RunConfig answers = prepared.config;
-      if (answers.precision.mode == "fp64") answers.precision.mode = "fp32";
-      output.quantized = export_quantized(state, parts, shared.folder->path(), described(answers),
-                                          *prepared.quantization);
-    }
+    output.exported = export_weights(state, parts, shared.folder->path(),
+                                     describe_model(prepared.config, train.info(), train.size()),
+                                     prepared.quantization.get());
     output.summary.weights = output.exported->file.filename().string();
   }
   output.summary.startup_seconds = before_loop + output.loop.first_step_seconds;
   output.summary.wall_seconds = shared.elapsed();
-  shared.folder->write("summary.json", to_json(output.summary) + "\n");
+  const auto write_summary = [&] {
+    shared.folder->write("summary.json", to_json(output.summary) + "\n");
+  };
+  write_summary();
+  if (output.exported && prepared.quantization) {
+    write_quantized(prepared, state, parts, shared.folder->path(), output);
+    write_summary();
+  }
   return output;
 }
 
@@ -238,13 +198,15 @@ std::string first_step_of(const Prepared& prepared,
       *prepared.datasets.train, start);
 }
 
+// `folder`: of rank 0, opened here. `reached`: as Shared has it.
 RunOutput run_all(const RunInput& input, const Registry& registry,
-                  const std::shared_ptr<Communicator>& ranks, std::function<double()> elapsed) {
+                  const std::shared_ptr<Communicator>& ranks,
+                  const std::function<double()>& elapsed, std::optional<RunFolder>& folder,
+                  std::optional<Summary>& reached) {
   check_is_launched(input.config, *ranks);
   const bool is_first = ranks->rank() == 0;
   if (is_first) check_fork_folder(input.config, input.folder);
   // Holds the lock, so that no overlapping start resumes from what another still writes.
-  std::optional<RunFolder> folder;
   if (is_first) folder.emplace(input.folder, input.config, input.requested);
   const auto checkpoint =
       agreed_checkpoint(*ranks, is_first ? folder->resume_from() : std::nullopt);
@@ -283,7 +245,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   agree_on_limit(prepared, *ranks);
   const Fitted fitted = fit(prepared);
   if (prepared.quantization && !checkpoint && !source) {
-    begin_quantized(prepared.plain, *prepared.quantization, prepared.plan, train);
+    begin_quantized_run(prepared, is_first);
   }
   prepared.plain = {};
   if (ranks->world_size() > 1) {
@@ -312,10 +274,11 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
       .origin = std::move(origin),
       .fork = fork ? &*fork : nullptr,
       .num_old_changes = num_old_changes,
-      .elapsed = std::move(elapsed),
+      .elapsed = elapsed,
       .first_step = is_first && config.run.debug && input.debug
                         ? first_step_of(prepared, checkpoint, fork ? fork->start : Cursor())
-                        : ""};
+                        : "",
+      .reached = reached};
   const ShortWaits waits(prepared.plan.device.threads);
   Task task = std::move(prepared.task);
   if (prepared.plan.parallel.thread_ranks() > 1) return run_threads(shared, std::move(task));
@@ -325,6 +288,20 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   return with_mesh(ranks, prepared.plan.parallel, [&](const std::shared_ptr<const Ranks>& mesh) {
     return run_rank(shared, prepared.plan, make_state, mesh);
   });
+}
+
+// A failure is written while the folder is locked.
+RunOutput run_or_note(const RunInput& input, const Registry& registry,
+                      const std::shared_ptr<Communicator>& ranks,
+                      const std::function<double()>& elapsed) {
+  std::optional<RunFolder> folder;
+  std::optional<Summary> reached;
+  try {
+    return run_all(input, registry, ranks, elapsed, folder, reached);
+  } catch (...) {
+    if (folder) note_failure(*folder, reached, elapsed());
+    throw;
+  }
 }
 
 }  // namespace
@@ -341,12 +318,10 @@ RunOutput run(const RunInput& input, const Registry& registry) {
     return with_ranks(input.config, world, registry.accelerators,
                       [&](const std::shared_ptr<Communicator>& ranks) {
                         tell_rendezvous(false);
-                        return run_all(input, registry, ranks, elapsed);
+                        return run_or_note(input, registry, ranks, elapsed);
                       });
   } catch (const c10::OutOfMemoryError& error) {  // outside of any step
-    throw_memory_error(error,
-                       "the model, its gradients and its optimizer state need more than there is: "
-                       "raise memory.limit, or set optimizer.state = \"8bit\"");
+    end_without_memory(error);
   }
 }
 

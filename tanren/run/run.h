@@ -54,7 +54,8 @@ struct RunOutput {
   Summary summary;
   LoopResult loop;
   std::optional<Exported> exported;  // of a finished run, on rank 0
-  // Its 8-bit model, if the training was quantisation-aware; empty: none.
+  // Its 8-bit model, if the training was quantisation-aware; empty: none, or summary.unwritten says
+  // why it was not written.
   std::filesystem::path quantized = {};
   bool is_first = true;  // this process is rank 0, or contains it
 };

@@ -59,12 +59,14 @@ bool counts_steps(const fs::path& folder) {
 }
 
 // A run that continues beyond its end is not finished: if it is interrupted, the next start resumes
-// it.
+// it. What an earlier start failed of is not said of this one.
 void reopen(const fs::path& folder) {
   const auto summary = folder / "summary.json";
   if (!fs::exists(summary)) return;
   const std::string text = read_file(summary);
-  if (text_of(parse_json(text), "status") != "finished") return;
+  const std::string status = text_of(parse_json(text), "status");
+  if (status == "failed") fs::remove(summary);
+  if (status != "finished") return;
   auto json = parse_ordered_json(text);
   json["status"] = "stopped";
   json.erase("reason");

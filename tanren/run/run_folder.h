@@ -43,9 +43,10 @@ class RunFolder {
   // The step folder that a fork goes on from; begin() records it, so that every start takes the
   // same.
   void set_source(const std::filesystem::path& checkpoint);
-  // Call this once all that the run needs is ready. It writes config.toml and reopens a finished
-  // run.
+  // Call this once all that the run needs is ready. It writes config.toml, removes the summary of a
+  // start that failed and reopens a finished run.
   void begin();
+  bool began() const { return began_; }
   // The run has saved a checkpoint: from now on a start that finds none is refused, unless the
   // whole folder checkpoints/ is gone.
   void note_saved() const;

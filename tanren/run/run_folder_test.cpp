@@ -70,6 +70,16 @@ TEST_F(RunFolderOf, a_run_whose_next_start_never_begins_or_is_refused_is_as_it_w
   TANREN_EXPECT_CONTAINS(read_file(at("run/summary.json")), "stopped");
 }
 
+// Or a start that is killed would be told as that failure.
+TEST_F(RunFolderOf, a_run_that_failed_has_no_summary_once_it_begins_again) {
+  { RunFolder(at("run"), config_of()).begin(); }
+  folder_.file("run/summary.json", R"({"status": "failed", "reason": "no room"})");
+  { const RunFolder unused(at("run"), config_of()); }
+  TANREN_EXPECT_CONTAINS(read_file(at("run/summary.json")), "no room");
+  RunFolder(at("run"), config_of()).begin();
+  EXPECT_FALSE(fs::exists(at("run/summary.json")));
+}
+
 TEST_F(RunFolderOf, a_run_that_has_saved_begins_again_only_without_the_folder_of_its_checkpoints) {
   {
     RunFolder folder(at("run"), config_of());

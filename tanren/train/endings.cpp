@@ -81,18 +81,18 @@ void halt(const StepReport& report, const ObjectiveReport& objective, const Plan
   line += fmt::format("; {}; last checkpoint: {}", applied_text(report),
                       last ? last->string() : "none");
   if (!unsaved.empty()) line += ", one of this state could not be written (" + unsaved + ")";
-  throw RunError(line + "; lower the learning rate, clip, or look at that data" +
-                 way_on(checkpoints, plan.parallel,
-                        !last             ? "begin again"
-                        : unsaved.empty() ? "resume after that batch"
-                                          : "resume from there"));
+  throw NonFiniteError(line + "; lower the learning rate, clip, or look at that data" +
+                       way_on(checkpoints, plan.parallel,
+                              !last             ? "begin again"
+                              : unsaved.empty() ? "resume after that batch"
+                                                : "resume from there"));
 }
 
 void end_with_ruined_weights(const RunState& run, const Plan& plan,
                              const std::filesystem::path& checkpoints) {
   const std::string last =
       checkpoints.empty() ? "; last checkpoint: none" : last_checkpoint_text(checkpoints);
-  throw RunError(
+  throw NonFiniteError(
       fmt::format("[train] step {}: {}{}; lower the learning rate, or clip{}", to_text(run.step()),
                   kRuinedWeights, last,
                   way_on(checkpoints, plan.parallel,

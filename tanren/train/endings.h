@@ -23,10 +23,10 @@ std::string failure_of(const std::function<void()>& work, const Parts& parts);
 std::string unsaved_text(const std::string& unsaved);
 // "; last checkpoint: …"; empty if the run writes no checkpoints.
 std::string last_checkpoint_text(const std::filesystem::path& checkpoints);
-// Throws the RunError for the guard's verdict; `unsaved` as above.
+// Throws the NonFiniteError for the guard's verdict; `unsaved` as above.
 [[noreturn]] void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
                        const std::filesystem::path& checkpoints, const std::string& unsaved);
-// Throws the RunError for weights that are not finite. A run with such weights has failed, whatever
+// Throws the NonFiniteError for such weights. A run with such weights has failed, whatever
 // ended it.
 [[noreturn]] void end_with_ruined_weights(const RunState& run, const Plan& plan,
                                           const std::filesystem::path& checkpoints);

@@ -4,6 +4,7 @@
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/quantize/quantized_names.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -36,11 +37,31 @@ void make_still(torch::nn::Module& root, const std::set<std::string>& names) {
   }
 }
 
-void check_patterns(const ModelOptions& options, const std::vector<std::string>& names) {
-  check_matches("[model] freeze", options.freeze, names);
+// Of the inputs of all matrices.
+std::vector<std::string> possible_scales(const torch::nn::Module& module) {
+  std::vector<std::string> scales;
+  for (const auto& item : module.named_parameters()) {
+    if (item.value().dim() > 1) scales.push_back(quantized_names(item.key()).input_scale);
+  }
+  return scales;
+}
+
+// `scales`: what patterns may match, too.
+void check_patterns(const ModelOptions& options, const std::vector<std::string>& names,
+                    const std::vector<std::string>& scales) {
+  const auto check = [&](const char* key, std::vector<std::string> patterns) {
+    std::erase_if(patterns, [&](const std::string& pattern) {
+      return std::any_of(scales.begin(), scales.end(),
+                         [&](const std::string& scale) { return matches(pattern, scale); });
+    });
+    check_matches(key, patterns, names);
+  };
+  std::vector<std::string> all = names;
+  all.insert(all.end(), scales.begin(), scales.end());
+  check("[model] freeze", options.freeze);
   for (const auto& table : options.unfreeze) {
-    check_matches("[model] unfreeze", table.parameters, names);
-    const bool frees = std::any_of(names.begin(), names.end(), [&](const auto& name) {
+    check("[model] unfreeze", table.parameters);
+    const bool frees = std::any_of(all.begin(), all.end(), [&](const auto& name) {
       return matches_any(table.parameters, name) && matches_any(options.freeze, name);
     });
     if (!frees) {
@@ -63,7 +84,7 @@ bool trained_from_start(const ModelOptions& options, const std::string& name) {
 int64_t freeze(torch::nn::Module& module, const ModelOptions& options) {
   if (options.freeze.empty()) return 0;
   auto parameters = module.named_parameters();
-  check_patterns(options, parameters.keys());
+  check_patterns(options, parameters.keys(), possible_scales(module));
   int64_t frozen = 0;
   for (auto& item : parameters) {
     if (!matches_any(options.freeze, item.key())) continue;
@@ -78,6 +99,15 @@ int64_t freeze(torch::nn::Module& module, const ModelOptions& options) {
   }
   make_still(module, frozen_whole(module));
   return frozen;
+}
+
+void check_freezing(const torch::nn::Module& module, const ModelOptions& options) {
+  if (!options.freeze.empty()) check_patterns(options, module.named_parameters().keys(), {});
+}
+
+bool freezes_scale_alone(const ModelOptions& options, const std::string& scale,
+                         const std::string& weight) {
+  return matches_alone(options.freeze, scale, weight) && !trained_from_start(options, scale);
 }
 
 std::vector<std::string> still_modules(const torch::nn::Module& module) {

@@ -16,8 +16,20 @@ namespace tanren {
 
 // Freezes the parameters that options.freeze matches, except those that a table of options.unfreeze
 // frees at step 0. Returns how many it froze. ConfigError for a pattern without a match, a table
-// that frees nothing, or if nothing is left to train.
+// that frees nothing, or if nothing is left to train. A pattern may also match the scale that a
+// quantisation-aware training would give a layer's input (quantized_names.h): check_freezing says
+// later whether it does.
 int64_t freeze(torch::nn::Module& module, const ModelOptions& options);
+
+// ConfigError for a pattern of freeze and unfreeze that matches no parameter of the module, and for
+// a table that frees nothing.
+void check_freezing(const torch::nn::Module& module, const ModelOptions& options);
+
+// Whether options.freeze holds the scale of this name from the start, though its weight is trained:
+// by a pattern that matches the scale and not the weight. Else a scale is frozen and unfrozen with
+// its weight.
+bool freezes_scale_alone(const ModelOptions& options, const std::string& scale,
+                         const std::string& weight);
 
 // Names of the outermost modules that are frozen whole and in eval mode.
 std::vector<std::string> still_modules(const torch::nn::Module& module);

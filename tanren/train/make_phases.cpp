@@ -4,7 +4,8 @@
 #include "tanren/base/text.h"
 #include "tanren/model/check_task.h"
 #include "tanren/optimizer/parameter_values.h"
-#include "tanren/quantize/quantized_names.h"
+#include "tanren/quantize/fake_quantization.h"
+#include "tanren/train/build.h"
 #include "tanren/train/check_terms.h"
 #include "tanren/train/run_state.h"
 
@@ -103,11 +104,16 @@ Sharding sharding_of(const Plan& plan, const ObjectivePlan& objective, const Sta
           .transient = parallel.zero > 1};
 }
 
+// The scales and zero points that a quantisation-aware training has beside its weights.
+std::set<std::string> scales_of(const torch::nn::Module& module, const QuantizePlan& plan) {
+  if (plan.scheme != QuantizeScheme::calibrated) return {};
+  return input_scale_names(tensors_of(module), plan.keep);
+}
+
 // Scales of inputs do not decay: a smaller one is no simpler.
 NamedParameter named_parameter(const std::string& name, const at::Tensor& tensor,
-                               const Plan& plan) {
-  const bool has_scales = plan.quantize.scheme == QuantizeScheme::calibrated;
-  return {.name = name, .tensor = tensor, .decays = !has_scales || !is_input_scale(name)};
+                               const std::set<std::string>& scales) {
+  return {.name = name, .tensor = tensor, .decays = scales.count(name) == 0};
 }
 
 // Whether a parameter is trained now or after a later unfreeze.
@@ -124,7 +130,7 @@ bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) 
 // are undone and shared over ranks with the first objective of each phase, since its forward may
 // change them.
 void give_unowned_buffers(const torch::nn::Module& module, const StagePlan* stage,
-                          std::vector<Phase>& phases) {
+                          const std::set<std::string>& scales, std::vector<Phase>& phases) {
   std::set<const void*> owned;
   for (const auto& phase : phases) {
     for (const auto& objective : phase.objectives) {
@@ -135,6 +141,7 @@ void give_unowned_buffers(const torch::nn::Module& module, const StagePlan* stag
   }
   for (const auto& item : module.named_buffers()) {
     if (owned.count(item.value().unsafeGetTensorImpl()) > 0) continue;
+    if (scales.count(item.key()) > 0) continue;
     if (stage != nullptr && !stage->holds(item.key())) continue;
     for (auto& phase : phases) {
       phase.objectives.front().buffers.push_back({item.value(), norm_of(module, item.key())});
@@ -160,10 +167,11 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
   std::set<const at::TensorImpl*> known;
   for (const auto& item : named) {
     const bool is_new = known.insert(item.value().unsafeGetTensorImpl()).second;
-    if (!is_new && stage == nullptr) second_names.insert(item.key());
+    if (!is_new) second_names.insert(item.key());
   }
+  const std::set<std::string> scales = scales_of(*task.module, plan.quantize);
   std::vector<NamedParameter> model;
-  for (const auto& item : named) model.push_back(named_parameter(item.key(), item.value(), plan));
+  for (const auto& item : named) model.push_back(named_parameter(item.key(), item.value(), scales));
   for (const auto& phase_spec : task.phases) {
     Phase phase{phase_spec, {}};
     for (const auto& asked : phase_spec.objectives) {
@@ -173,7 +181,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
       for (const auto& item : named) {
         if (!matches_any(spec.parameters, item.key())) continue;
         if (second_names.count(item.key()) > 0) continue;
-        all.push_back(named_parameter(item.key(), item.value(), plan));
+        all.push_back(named_parameter(item.key(), item.value(), scales));
         if (!is_ever_trained(all.back(), plan.freeze)) continue;
         if (!taken.insert(item.key()).second) {
           throw ConfigError("[train] parameter " + item.key() + " belongs to two objectives (" +
@@ -185,6 +193,8 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
       std::vector<NamedParameter> statistics;
       for (const auto& item : task.module->named_buffers()) {
         if (!holds(item.key()) || !belongs(item.key(), spec.parameters, names)) continue;
+        // A zero point never changes: shared over ranks, an accelerator's would be read anew.
+        if (scales.count(item.key()) > 0) continue;
         buffers.push_back({item.value(), norm_of(*task.module, item.key())});
         // Constants are not averaged: a mask's infinity minus itself is not a number.
         if (buffers.back().norm != nullptr && averaged.insert(item.key()).second) {
@@ -192,7 +202,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
         }
       }
       // The config's patterns and layers refer to the whole model.
-      own.optimizer = options_of_part(own.optimizer, all, model, own.has_own_layers);
+      if (train) own.optimizer = options_of_part(own.optimizer, all, model, own.has_own_layers);
       phase.objectives.push_back({.spec = spec,
                                   .plan = own,
                                   .parameters = {},
@@ -217,7 +227,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
     phase.tensors = names_of(*task.module);
     phases.push_back(std::move(phase));
   }
-  give_unowned_buffers(*task.module, stage.get(), phases);
+  give_unowned_buffers(*task.module, stage.get(), scales, phases);
   return phases;
 }
 

@@ -7,6 +7,8 @@
 #include "tanren/data/collated.h"
 #include "tanren/quantize/calibration.h"
 #include "tanren/quantize/fold.h"
+#include "tanren/quantize/quantized_names.h"
+#include "tanren/train/freezing.h"
 #include "tanren/train/step_error.h"
 
 #include <ATen/Parallel.h>
@@ -16,7 +18,9 @@
 #include <exception>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tanren {
@@ -26,12 +30,30 @@ namespace {
 // Samples of a forward that measures: few, so that any machine that trains can hold it, and not the
 // plan's microbatch, which hangs on the number of ranks.
 constexpr int64_t kMeasuredAtOnce = 8;
-constexpr size_t kMostKeptShown = 3;
+constexpr size_t kMostShown = 3;
 
 Batch first_samples(const Dataset& train) {
   std::vector<int64_t> indices(static_cast<size_t>(std::min<int64_t>(train.size(), 2)));
   std::iota(indices.begin(), indices.end(), int64_t{0});
   return collated(train, indices).batch;
+}
+
+std::vector<std::string> first_of(std::vector<std::string> all) {
+  if (all.size() <= kMostShown) return all;
+  const size_t more = all.size() - kMostShown;
+  all.resize(kMostShown);
+  all.push_back(fmt::format("{} more", more));
+  return all;
+}
+
+// `weights`: whose layers read one number alone.
+std::optional<PlanLine> constant_line(const std::vector<std::string>& weights, int64_t samples) {
+  if (weights.empty()) return std::nullopt;
+  return PlanLine{"quantize.constant", join(first_of(weights)), Source::planned,
+                  fmt::format("the inputs were one number alone in the {} samples that measured "
+                              "them, and all others are clamped; quantize.keep leaves such a "
+                              "weight as it is",
+                              to_text(samples))};
 }
 
 // Calls `work`; a dataset may draw from the process's generator, which is restored.
@@ -44,12 +66,18 @@ auto without_draws(const Work& work) {
 
 }  // namespace
 
-FakeQuantization find_quantization(const Task& task, const QuantizeOptions& options,
+FakeQuantization find_quantization(const Task& task, const RunConfig& config,
                                    const Dataset& train) {
+  const QuantizeOptions& options = config.quantize;
   return without_draws([&] {
     try {
-      return find_fake_quantization(task, first_samples(train),
-                                    from_word<QuantizeScheme>(options.scheme), options.keep);
+      FakeQuantization how = find_fake_quantization(
+          task, first_samples(train), from_word<QuantizeScheme>(options.scheme), options.keep);
+      for (FakeLayer& layer : how.layers) {
+        const std::string scale = quantized_names(layer.name).input_scale;
+        layer.trains_scale = !freezes_scale_alone(config.model, scale, layer.name);
+      }
+      return how;
     } catch (const ConfigError&) {
       throw;
     } catch (const DataError&) {
@@ -61,6 +89,17 @@ FakeQuantization find_quantization(const Task& task, const QuantizeOptions& opti
           options.scheme, said_by(error)));
     }
   });
+}
+
+void note_scales(const FakeQuantization& how, ModelProfile& profile) {
+  std::map<std::string, std::string> weights;
+  for (const FakeLayer& layer : how.layers) {
+    weights.emplace(quantized_names(layer.first).input_scale, layer.first);
+  }
+  const std::set<std::string> own = input_scale_names(how);
+  for (ParameterFacts& parameter : profile.parameters) {
+    if (own.count(parameter.name) > 0) parameter.follows = weights.at(parameter.name);
+  }
 }
 
 PlanLine quantization_line(const FakeQuantization& how) {
@@ -81,12 +120,8 @@ PlanLine quantization_line(const FakeQuantization& how) {
   }
   if (!how.kept.empty()) {
     std::vector<std::string> kept;
-    for (const auto& [weight, why] : how.kept) {
-      if (kept.size() < kMostKeptShown) kept.push_back(fmt::format("{} ({})", weight, why));
-    }
-    const size_t more = how.kept.size() - kept.size();
-    if (more > 0) kept.push_back(fmt::format("{} more", more));
-    reason += "; " + join(kept) + (how.kept.size() == 1 ? " stays" : " stay");
+    for (const auto& [weight, why] : how.kept) kept.push_back(fmt::format("{} ({})", weight, why));
+    reason += "; " + join(first_of(std::move(kept))) + (how.kept.size() == 1 ? " stays" : " stay");
   }
   const int64_t layers = std::ssize(how.layers);
   const int64_t all = layers + std::ssize(how.kept);
@@ -94,15 +129,40 @@ PlanLine quantization_line(const FakeQuantization& how) {
           Source::planned, reason};
 }
 
-void begin_quantized(const Task& plain, const FakeQuantization& how, const Plan& plan,
-                     const Dataset& train) {
+std::optional<PlanLine> scales_line(const FakeQuantization& how, const Plan& plan) {
+  const std::set<std::string> own = input_scale_names(how);
+  // Whether a group is of scales alone.
+  const auto has_group = [&](const OptimizerOptions& options) {
+    return std::any_of(options.groups.begin(), options.groups.end(), [&](const auto& group) {
+      return group.learning_rate_scale &&
+             std::any_of(how.layers.begin(), how.layers.end(), [&](const FakeLayer& layer) {
+               const std::string scale = quantized_names(layer.name).input_scale;
+               return own.count(scale) > 0 && matches_alone(group.parameters, scale, layer.name);
+             });
+    });
+  };
+  for (const ObjectivePlan& objective : plan.objectives) {
+    const OptimizerOptions& options = objective.optimizer;
+    if (own.empty() || options.kind == "sgd" || has_group(options)) continue;
+    return PlanLine{
+        "quantize.scales", "learning rate " + to_text(options.learning_rate), Source::planned,
+        options.kind +
+            " moves the scale of an input by about that in each update, whatever its size; give "
+            "scales a lower one: a table [[optimizer.groups]] with parameters = "
+            "[\"*.input_scale\"] and learning_rate_scale = 0.1"};
+  }
+  return std::nullopt;
+}
+
+std::optional<PlanLine> begin_quantized(const Task& plain, const FakeQuantization& how,
+                                        const Plan& plan, const Dataset& train) {
   const int threads = at::get_num_threads();
   const auto restore = c10::make_scope_exit([threads] { at::set_num_threads(threads); });
   const int64_t all = plan.device.threads * plan.parallel.thread_ranks();
   if (all > 0) at::set_num_threads(static_cast<int>(all));
-  without_draws([&] {
-    if (how.num_norms > 0) fold_batch_norms(plain, first_samples(train));
-    if (how.scheme != QuantizeScheme::calibrated) return;
+  return without_draws([&]() -> std::optional<PlanLine> {
+    if (how.num_norms > 0) fold_batch_norms(plain, first_samples(train), Forwards::training_too);
+    if (how.scheme != QuantizeScheme::calibrated) return std::nullopt;
     const int64_t samples = plan.quantize.samples;
     Calibration calibration(plain, how.readers(), plan.quantize.range);
     for (int64_t begin = 0; begin < samples; begin += kMeasuredAtOnce) {
@@ -112,6 +172,7 @@ void begin_quantized(const Task& plain, const FakeQuantization& how, const Plan&
       calibration.predict(collated(train, indices).batch);
     }
     set_input_scales(*plain.module, how, calibration.inputs());
+    return constant_line(calibration.with_constant_input(), samples);
   });
 }
 

@@ -9,22 +9,32 @@
 #include "tanren/plan/plan.h"
 #include "tanren/quantize/fake_quantization.h"
 
+#include <optional>
+
 namespace tanren {
 
-// Of the config's scheme, on the first two samples. Runs dry. ConfigError as
-// find_fake_quantization, and for a model whose forward needs values.
-FakeQuantization find_quantization(const Task& task, const QuantizeOptions& options,
-                                   const Dataset& train);
+// Of the config's scheme, on the first two samples. Runs dry. Scales are trained where model.freeze
+// does not hold them alone (freezing.h). ConfigError as find_fake_quantization, and for a model
+// whose forward needs values.
+FakeQuantization find_quantization(const Task& task, const RunConfig& config, const Dataset& train);
+
+// Says in `profile`, which has the parameters of a wrapped task, which weight each scale follows.
+void note_scales(const FakeQuantization& how, ModelProfile& profile);
 
 // "8-bit layers | 52 weights | 2 embedding, 50 linear; …": what is rounded, and what stays.
 PlanLine quantization_line(const FakeQuantization& how);
+
+// A warning where an optimizer moves scales by about its learning rate, whatever their size, and no
+// group gives them a lower one: docs/quantize.md.
+std::optional<PlanLine> scales_line(const FakeQuantization& how, const Plan& plan);
 
 // Folds batch norms into convolutions and, if the scheme is static, sets the scales of inputs from
 // plan.quantize.samples of the training data, evenly spread over it: the same ones for any number
 // of ranks. `plain` is the task as it was before fake_quantized gave its module the scales, on the
 // CPU in fp32. Runs on the threads of all ranks of this process. Draws nothing. Errors as
-// fold_batch_norms and Calibration.
-void begin_quantized(const Task& plain, const FakeQuantization& how, const Plan& plan,
-                     const Dataset& train);
+// fold_batch_norms and Calibration. Returns a line of the weights whose layers read nothing but one
+// number, if there are any.
+std::optional<PlanLine> begin_quantized(const Task& plain, const FakeQuantization& how,
+                                        const Plan& plan, const Dataset& train);
 
 }  // namespace tanren

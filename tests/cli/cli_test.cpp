@@ -3,6 +3,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tanren/metrics/event_reader_test_util.h"
+#include "tests/support/forked.h"
 #include "tests/support/shell.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +52,7 @@ every = 2
   }
 
   ShellResult tanren(const std::string& arguments) const {
-    return shell(std::string(TANREN_BINARY) + " " + arguments, folder_.path());
+    return shell(forked_tanren() + " " + arguments, folder_.path());
   }
 
   // Expects exit code 2, one line (or one per problem) with all `parts`, and no run folder.

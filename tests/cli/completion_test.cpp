@@ -1,5 +1,6 @@
 // What shells offer on TAB, tested with the shells themselves; zsh and fish only if installed.
 #include "tanren/base/testing.h"
+#include "tests/support/forked.h"
 #include "tests/support/shell.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 class Completion : public ::testing::Test {
  protected:
   ShellResult tanren(const std::string& arguments) const {
-    return shell(std::string(TANREN_BINARY) + " " + arguments, folder_.path());
+    return shell(forked_tanren() + " " + arguments, folder_.path());
   }
 
   // What bash offers at the end of `line`. `breaks` are bash's own word breaks, such as = and :.

@@ -4,6 +4,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tests/support/child.h"
+#include "tests/support/forked.h"
 #include "tests/support/png.h"
 #include "tests/support/shell.h"
 
@@ -82,7 +83,7 @@ class DayFiles : public ::testing::Test {
 
   std::filesystem::path at(const std::string& name) const { return folder_.path() / name; }
   ShellResult tanren(const std::string& arguments) const {
-    return shell(std::string(TANREN_BINARY) + " " + arguments, folder_.path());
+    return shell(forked_tanren() + " " + arguments, folder_.path());
   }
   std::string expect(const std::string& arguments, int code,
                      const std::vector<std::string>& parts = {}) const {

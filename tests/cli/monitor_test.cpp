@@ -1,6 +1,7 @@
 // `tanren monitor` beside a training run: as lines, as JSON and on a terminal.
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
+#include "tests/support/forked.h"
 #include "tests/support/shell.h"
 
 #include <gtest/gtest.h>
@@ -50,12 +51,12 @@ mode = "fp32"
 TEST_F(MonitorVerb, refuses_bad_intervals_and_unknown_flags_in_one_line) {
   for (const char* bad : {"0", "-1", "0.05", "3601", "nan", "inf", "soon", "1s"}) {
     const auto result =
-        shell(TANREN_BINARY " monitor --once --interval=" + std::string(bad), folder_.path());
+        shell(forked_tanren() + " monitor --once --interval=" + bad, folder_.path());
     EXPECT_EQ(result.code, 2) << bad;
     EXPECT_EQ(result.output,
               "[cli] --interval is \"" + std::string(bad) + "\"; give seconds from 0.1 to 3600\n");
   }
-  const auto result = shell(TANREN_BINARY " monitor --all", folder_.path());
+  const auto result = shell(forked_tanren() + " monitor --all", folder_.path());
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
 }

@@ -11,9 +11,12 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tanren::testing {
@@ -79,6 +82,14 @@ Trained whole_on_cpu(StagedRun run, int replicas, int updates) {
   return whole_on_devices(run, replicas, updates);
 }
 
+// What the stages are compared with, by a name of the model and replicas: trained once for all.
+const Trained& once(const std::string& name, int replicas, const std::function<Trained()>& train) {
+  static std::map<std::pair<std::string, int>, Trained> all;
+  const std::pair key(name, replicas);
+  const auto found = all.find(key);
+  return found != all.end() ? found->second : all.emplace(key, train()).first->second;
+}
+
 class DeviceStages : public ::testing::TestWithParam<StageDevices> {
  protected:
   void SetUp() override {
@@ -93,8 +104,11 @@ TEST_P(DeviceStages, of_a_gpt_train_as_one_device_and_as_the_cpu) {
   StagedRun run{.config = ranks_config("fp64"), .data = data};
   run.config.batch.microbatch = 4 / how.replicas;
   const Trained staged = trained_on(how, run, 4);
-  expect_same(staged, whole_on_devices(run, how.replicas, 4), 1e-10);
-  expect_same(staged, whole_on_cpu(run, how.replicas, 4), 1e-10);
+  const int replicas = how.replicas;
+  const auto& whole = once("gpt", replicas, [&] { return whole_on_devices(run, replicas, 4); });
+  const auto& cpu = once("gpt, cpu", replicas, [&] { return whole_on_cpu(run, replicas, 4); });
+  expect_same(staged, whole, 1e-10);
+  expect_same(staged, cpu, 1e-10);
 }
 
 TEST_P(DeviceStages, of_a_resnet_train_bitwise_as_one_device_and_as_the_cpu) {
@@ -105,10 +119,14 @@ TEST_P(DeviceStages, of_a_resnet_train_bitwise_as_one_device_and_as_the_cpu) {
     StagedRun run = model.run(how.replicas);
     run.config.model.memory_format = "contiguous";  // the CPU alone would choose channels_last
     const Trained staged = trained_on(how, run, 2);
-    expect_same(staged, whole_on_devices(run, how.replicas, 2), kBitwise);
-    if (std::string(mode) == "fp64") {
-      expect_same(staged, whole_on_cpu(run, how.replicas, 2), 1e-10);
-    }
+    const int replicas = how.replicas;
+    const std::string name = std::string("resnet ") + mode;
+    const auto& whole = once(name, replicas, [&] { return whole_on_devices(run, replicas, 2); });
+    expect_same(staged, whole, kBitwise);
+    if (std::string(mode) != "fp64") continue;
+    const auto& cpu =
+        once(name + ", cpu", replicas, [&] { return whole_on_cpu(run, replicas, 2); });
+    expect_same(staged, cpu, 1e-10);
   }
 }
 
@@ -118,7 +136,9 @@ TEST_P(DeviceStages, of_an_mlp_have_the_cpus_losses_and_weights_to_the_last_bit)
   const StagedModel model("mlp", "fp32");
   StagedRun run = model.run(how.replicas);
   run.config.clip = {};
-  const Trained staged = trained_on(how, run, 3), cpu = whole_on_cpu(run, how.replicas, 3);
+  const Trained staged = trained_on(how, run, 3);
+  const auto& cpu =
+      once("mlp, cpu", how.replicas, [&] { return whole_on_cpu(run, how.replicas, 3); });
   EXPECT_EQ(staged.losses, cpu.losses);
   expect_same_tensors(staged.tensors, cpu.tensors, kBitwise);
 }
@@ -131,7 +151,8 @@ TEST_P(DeviceStages, in_fp16_skip_and_scale_bitwise_as_one_device) {
   for (const int64_t scale : {int64_t{1} << 10, int64_t{1} << 26}) {
     SCOPED_TRACE("scale " + std::to_string(scale));
     run.config.precision.initial_scale = std::to_string(scale);
-    const Trained whole = whole_on_devices(run, how.replicas, 3);
+    const auto& whole = once("bert " + std::to_string(scale), how.replicas,
+                             [&] { return whole_on_devices(run, how.replicas, 3); });
     ASSERT_EQ(whole.actions.front(), scale > 1024 ? Action::skip : Action::apply);
     expect_same(trained_on(how, run, 3), whole, kBitwise);
   }

@@ -3,6 +3,7 @@
 // generator.
 #include "tests/parallel/launcher_process.h"
 #include "tests/support/child.h"
+#include "tests/support/forked.h"
 #include "tests/support/run_log.h"
 #include "tests/support/shell.h"
 
@@ -53,13 +54,14 @@ class Launched : public ::testing::Test {
   ShellResult go(const std::string& line) const { return shell(line, folder_.path()); }
   // Removes the line that a machine with too few cores prints first.
   ShellResult launch(int ranks, const std::string& rest, const std::string& before = "") const {
-    auto result = go(before + " " + kTanren + " launch -n " + std::to_string(ranks) + " " + rest);
+    const std::string line = " launch -n " + std::to_string(ranks) + " " + rest;
+    auto result = go(before + " " + forked_tanren() + line);
     static const std::regex few_cores("^\\[launch\\] [0-9]+ ranks share [^\n]*\n");
     result.output = std::regex_replace(result.output, few_cores, "");
     return result;
   }
   void train_alone(const std::string& config, const std::string& out) const {
-    const auto result = go(kTanren + " run " + config + " --quiet --out " + out);
+    const auto result = go(forked_tanren() + " run " + config + " --quiet --out " + out);
     ASSERT_EQ(result.code, 0) << result.output;
   }
   int64_t lines(const std::string& out) const {
@@ -144,10 +146,11 @@ TEST_F(Launched, two_stages_of_two_replicas_write_the_log_of_one_process) {
   expect_same_log(at("one"), at("mesh"));
   EXPECT_EQ(last_checkpoint("mesh"), 24);
   // The whole model, on any number of ranks.
-  const auto alone = go(kTanren + " eval one --json");
+  const auto alone = go(forked_tanren() + " eval one --json");
   ASSERT_EQ(alone.code, 0) << alone.output;
   const auto expected = nlohmann::json::parse(alone.output);
-  for (const auto& evaluated : {go(kTanren + " eval mesh --json"), launch(3, "eval mesh --json")}) {
+  const auto of_one = go(forked_tanren() + " eval mesh --json");
+  for (const auto& evaluated : {of_one, launch(3, "eval mesh --json")}) {
     ASSERT_EQ(evaluated.code, 0) << evaluated.output;
     auto of_mesh = nlohmann::json::parse(evaluated.output);
     for (const auto& [key, value] : expected.items()) {  // each names its own folder
@@ -162,7 +165,7 @@ TEST_F(Launched, ranks_that_stages_do_not_divide_are_refused) {
   EXPECT_EQ(three.code, 2) << three.output;
   TANREN_EXPECT_CONTAINS(three.output,
                          "parallel.pipeline is 2, which does not divide the 3 ranks; start 2 or 4");
-  const auto one = go(kTanren + " run run.toml --out none --set parallel.pipeline=2");
+  const auto one = go(forked_tanren() + " run run.toml --out none --set parallel.pipeline=2");
   EXPECT_EQ(one.code, 2) << one.output;
   TANREN_EXPECT_CONTAINS(one.output, "tanren launch -n 2 run");
 }
@@ -180,7 +183,7 @@ TEST_F(Launched, a_summary_foretells_the_peak_of_all_replicas_of_the_process) {
       "[batch]\nglobal_batch = 12\n[precision]\nmode = \"fp32\"\n[metrics]\ntensorboard = false\n"
       "[memory]\nallocator = \"cached\"\n[parallel]\ndata = \"threads\"\n");
   for (const std::string replicas : {"1", "2", "3"}) {
-    const auto result = go(kTanren + " run gpt.toml --quiet --out " + replicas +
+    const auto result = go(forked_tanren() + " run gpt.toml --quiet --out " + replicas +
                            " --set parallel.replicas=" + replicas);
     ASSERT_EQ(result.code, 0) << result.output;
     const auto summary = nlohmann::json::parse(read_file(at(replicas) / "summary.json"));
@@ -195,12 +198,11 @@ TEST_F(Launched, a_summary_foretells_the_peak_of_all_replicas_of_the_process) {
 
 TEST_F(Launched, evaluation_over_ranks_counts_each_sample_once) {
   train_alone("run.toml", "one");
-  const auto alone = go(kTanren + " eval one --json");
+  const auto alone = go(forked_tanren() + " eval one --json");
   const auto ranks = launch(3, "eval one --json");
-  ASSERT_EQ(alone.code, 0) << alone.output;
-  ASSERT_EQ(ranks.code, 0) << ranks.output;
-  auto expected = nlohmann::json::parse(alone.output), got = nlohmann::json::parse(ranks.output);
-  expect_same_json(expected, got, "eval");
+  ASSERT_EQ(alone.code + ranks.code, 0) << alone.output << ranks.output;
+  using nlohmann::json;
+  expect_same_json(json::parse(alone.output), json::parse(ranks.output), "eval");
 }
 
 // The number of kills is TANREN_KILLS (for `make soak`), else 2.
@@ -461,7 +463,7 @@ TEST_F(Launched, stages_are_cut_for_the_least_limit_of_all_ranks) {
                    "[batch]\nglobal_batch = 32\nmicrobatch = 8\n[precision]\nmode = \"fp32\"\n"
                    "[memory]\nallocator = \"cached\"\n[parallel]\npipeline = 2\n");
   const auto planned = [&](const std::string& limit) {
-    const auto plan = go(kTanren + " plan run.toml --json --set memory.limit=" + limit);
+    const auto plan = go(forked_tanren() + " plan run.toml --json --set memory.limit=" + limit);
     return plan.code == 0 ? nlohmann::json::parse(plan.output) : nlohmann::json();
   };
   const auto cut = [](const nlohmann::json& plan) { return plan["cut_at"]["value"]; };
@@ -553,10 +555,10 @@ TEST_F(Launched, nccl_without_cuda_is_refused_in_one_line) {
 
 // One device can have only one NCCL rank.
 TEST_F(Launched, a_rank_with_nccl_on_cuda_is_one_process_there) {
-  const auto plan = go(kTanren + " plan run.toml --set run.device=cuda");
+  const auto plan = go(forked_tanren() + " plan run.toml --set run.device=cuda");
   if (plan.code != 0) GTEST_SKIP() << "no CUDA device, NCCL was not tried: " << plan.output;
   const std::string device = " --set run.device=cuda --quiet --out ";
-  ASSERT_EQ(go(kTanren + " run run.toml" + device + "one").code, 0);
+  ASSERT_EQ(go(forked_tanren() + " run run.toml" + device + "one").code, 0);
   const auto result = launch(1, "run run.toml --set parallel.backend=nccl" + device + "nccl");
   ASSERT_EQ(result.code, 0) << result.output;
   expect_same_log(at("one"), at("nccl"));

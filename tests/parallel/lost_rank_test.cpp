@@ -2,6 +2,7 @@
 // rank and the reason. Designed for 2 seconds; the tests allow 10.
 #include "tanren/base/testing.h"
 #include "tests/support/child.h"
+#include "tests/support/forked.h"
 #include "tests/support/taken_port.h"
 
 #include <gtest/gtest.h>
@@ -27,9 +28,11 @@ class Ranks {
   Ranks(int size, const std::string& what, const std::vector<std::string>& environment = {}) {
     const std::string rendezvous = "file://" + (folder_.path() / "rendezvous").string();
     for (int rank = 0; rank < size; ++rank) {
-      children_.emplace_back(std::vector<std::string>{TANREN_COMM_RANK, what, std::to_string(rank),
-                                                      std::to_string(size), rendezvous},
-                             environment);
+      const std::vector<std::string> command = {TANREN_COMM_RANK, what, std::to_string(rank),
+                                                std::to_string(size), rendezvous};
+      // What the loader reads must be there when it loads.
+      children_.push_back(environment.empty() ? testing::forked_child(command)
+                                              : Child(command, environment));
     }
   }
   Child& operator[](int rank) { return children_[static_cast<size_t>(rank)]; }

@@ -4,6 +4,7 @@
 #include "tanren/base/seconds.h"
 #include "tanren/base/testing.h"
 #include "tests/support/child.h"
+#include "tests/support/forked.h"
 #include "tests/support/run_log.h"
 #include "tests/support/shell.h"
 
@@ -89,11 +90,10 @@ class LostStage : public ::testing::TestWithParam<Moment> {
       if (rank == moment.rank) {
         environment.insert(environment.end(), moment.environment.begin(), moment.environment.end());
       }
-      ranks.emplace_back(
-          std::vector<std::string>{kMortal, "run", at("run.toml"), "--quiet", "--out", at("cut"),
-                                   "--set", "parallel.pipeline=2", "--set",
-                                   "parallel.rendezvous=file://" + at("rendezvous").string()},
-          environment);
+      ranks.push_back(forked_child({kMortal, "run", at("run.toml"), "--quiet", "--out", at("cut"),
+                                    "--set", "parallel.pipeline=2", "--set",
+                                    "parallel.rendezvous=file://" + at("rendezvous").string()},
+                                   environment));
     }
     return ranks;
   }
@@ -120,7 +120,8 @@ TEST_P(LostStage, is_named_by_the_others_and_the_run_goes_on_in_any_layout) {
   }
 #endif
   folder_.file("run.toml", kConfig);
-  const auto alone = shell(kMortal + " run run.toml --quiet --out one", folder_.path());
+  const std::string mortal = forked(kMortal, kMortal);
+  const auto alone = shell(mortal + " run run.toml --quiet --out one", folder_.path());
   ASSERT_EQ(alone.code, 0) << alone.output;
   {
     auto ranks = start(moment);
@@ -141,9 +142,9 @@ TEST_P(LostStage, is_named_by_the_others_and_the_run_goes_on_in_any_layout) {
   }
   EXPECT_EQ(last_checkpoint(at("cut")), moment.saved);
   if (HasFailure()) return;
-  expect_goes_on(kMortal, "whole", "");
+  expect_goes_on(mortal, "whole", "");
   expect_goes_on(TANREN_BINARY " launch -n 3 -- " + kMortal, "three", " --set parallel.pipeline=3");
-  expect_goes_on(kMortal, "threads",
+  expect_goes_on(mortal, "threads",
                  " --set parallel.pipeline=2 --set parallel.replicas=2"
                  " --set parallel.ranks=threads");
 }

@@ -28,7 +28,6 @@ using std::chrono::seconds;
 #define TANREN_PREDICT_NEEDS_PRELOAD static_cast<void>(0)
 #endif
 
-const std::string kWithPoints = std::string("LD_PRELOAD=") + TANREN_CRASH_POINTS + " ";
 const std::string kFile = "new.predictions.csv";
 const std::string kPart = kFile + ".partial";
 
@@ -68,8 +67,7 @@ TEST_F(PredictGoesOn, killed_at_any_change_of_the_folder_and_with_the_file_moved
   for (const std::string lacks :
        {"", "POINTS_NO_NOREPLACE=1 ", "POINTS_NO_NOREPLACE=1 POINTS_NO_LINK=1 "}) {
     const auto go = [&](const std::string& points) {
-      return shell(kWithPoints + lacks + points + " " + TANREN_BINARY + " " + command,
-                   folder_.path());
+      return shell(lacks + points + " " + forked_tanren() + " " + command, folder_.path());
     };
     for (const std::string& old : {std::string("count"), kFile}) fs::remove(at(old));
     const auto counted = go("POINTS_COUNT=count");
@@ -153,11 +151,11 @@ TEST_F(PredictGoesOn, from_a_pipe_with_a_path_to_standard_output) {
   expect("predict out new.csv --quiet", 0);
   ASSERT_EQ(::mkfifo(at("pipe.csv").c_str(), 0600), 0);
   const auto piped =
-      shell("cat new.csv | " TANREN_BINARY " predict out /dev/stdin --quiet", folder_.path());
+      shell("cat new.csv | " + forked_tanren() + " predict out /dev/stdin --quiet", folder_.path());
   EXPECT_EQ(piped.code, 0) << piped.output;
   EXPECT_EQ(piped.output, read(kFile));
   const auto named =
-      shell("cat new.csv >pipe.csv & exec " TANREN_BINARY " predict out pipe.csv --quiet",
+      shell("cat new.csv >pipe.csv & exec " + forked_tanren() + " predict out pipe.csv --quiet",
             folder_.path());
   EXPECT_EQ(named.code, 0) << named.output;
   EXPECT_EQ(named.output, read(kFile));
@@ -226,7 +224,9 @@ TEST_F(PredictGoesOn, ends_at_a_signal_while_it_waits_for_a_pipe) {
       Child child({"/bin/sh", "-c",
                    "cd '" + folder_.path().string() + "' && exec " + TANREN_BINARY +
                        " predict out " + name + " --out p.csv"});
-      EXPECT_EQ(child.ended(milliseconds(3000)), -1) << child.text();
+      EXPECT_TRUE(comes_true([&] { return has_open(child.pid(), name); })) << child.text();
+      EXPECT_TRUE(!has_writer || comes_true([&] { return unread(held) == 0; })) << child.text();
+      EXPECT_EQ(child.ended(milliseconds(500)), -1) << child.text();
       child.signal(SIGTERM);
       EXPECT_EQ(child.ended(seconds(10)), 130) << child.text();
       if (has_writer) ::close(held);
@@ -246,9 +246,9 @@ TEST_F(PredictGoesOn, ends_at_a_signal_while_it_waits_for_a_pipe) {
   // What comes through a pipe is what lies in a file.
   folder_.file("new.csv", new_rows(3000));
   expect("predict out new.csv --quiet --out file.csv", 0);
-  const auto piped = shell("cat new.csv >rows.csv & " TANREN_BINARY
-                           " predict out rows.csv --quiet --out piped.csv; code=$?; wait; "
-                           "exit $code",
+  const auto piped = shell("cat new.csv >rows.csv & " + forked_tanren() +
+                               " predict out rows.csv --quiet --out piped.csv; code=$?; wait; "
+                               "exit $code",
                            folder_.path());
   EXPECT_EQ(piped.code, 0) << piped.output;
   EXPECT_EQ(read("piped.csv"), read("file.csv"));

@@ -3,9 +3,19 @@
 
 #include "tests/cli/day_files.h"
 
+#include <sys/ioctl.h>
+#include <sys/types.h>
+
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace tanren::testing {
@@ -50,6 +60,44 @@ class PredictFiles : public DayFiles {
     return std::count(text.begin(), text.end(), '\n');
   }
   bool exists(const std::string& name) const { return std::filesystem::exists(at(name)); }
+
+  // Whether `condition` becomes true within a minute.
+  static bool comes_true(const std::function<bool()>& condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return true;
+  }
+  // Whether the process has a file called `name` open.
+  static bool has_open(pid_t process, const std::string& name) {
+    namespace fs = std::filesystem;
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator(proc(process) / "fd", gone)) {
+      if (fs::read_symlink(entry.path(), gone).filename() == name) return true;
+    }
+    return false;
+  }
+  // Whether the process has a handler of SIGTERM.
+  static bool hears_sigterm(pid_t process) {
+    std::ifstream status(proc(process) / "status");
+    for (std::string key; status >> key;) {
+      uint64_t signals = 0;
+      if (key == "SigCgt:" && status >> std::hex >> signals) return (signals >> (SIGTERM - 1)) & 1U;
+    }
+    return false;
+  }
+  // Bytes that lie in a pipe.
+  static int unread(int pipe) {
+    int bytes = 0;
+    return ::ioctl(pipe, FIONREAD, &bytes) == 0 ? bytes : -1;
+  }
+
+ private:
+  static std::filesystem::path proc(pid_t process) {
+    return std::filesystem::path("/proc") / std::to_string(process);
+  }
 };
 
 }  // namespace tanren::testing

@@ -57,7 +57,7 @@ TEST_F(Predict, refuses_empty_files_and_what_is_no_text) {
   expect("predict out binary.csv", 2, {"binary.csv:2: byte 3 is 0, which no text holds"});
   make_texts();
   ASSERT_EQ(tanren("run texts.toml --quiet --out texts").code, 0);
-  const std::string predict = std::string(TANREN_BINARY) + " predict texts -";
+  const std::string predict = forked_tanren() + " predict texts -";
   const auto binary = shell("head -c 300 " TANREN_BINARY " | " + predict, folder_.path());
   EXPECT_EQ(binary.code, 2);
   TANREN_EXPECT_CONTAINS(binary.output, "[predict] standard input:1: byte ");
@@ -156,7 +156,9 @@ TEST_F(Predict, ends_at_a_signal_while_it_waits_for_standard_input) {
          "cd '" + folder_.path().string() + "' && exec " + TANREN_BINARY + " predict out - <rows"});
     const std::string rows = has_rows ? new_rows(3) : "";
     ASSERT_EQ(::write(held, rows.data(), rows.size()), std::ssize(rows));
-    EXPECT_EQ(child.ended(milliseconds(3000)), -1) << child.text();
+    const auto waits = [&] { return hears_sigterm(child.pid()) && unread(held) == 0; };
+    EXPECT_TRUE(comes_true(waits)) << child.text();
+    EXPECT_EQ(child.ended(milliseconds(500)), -1) << child.text();
     child.signal(SIGTERM);
     EXPECT_EQ(child.ended(seconds(10)), 130) << child.text();
   }
@@ -194,8 +196,8 @@ TEST_F(Predict, of_a_folder_that_is_called_by_a_dot_has_the_name_of_the_folder) 
   make_images();
   train("images.toml");
   const auto result =
-      shell("cd eval/cat && " + std::string(TANREN_BINARY) + " predict ../../out . --quiet && " +
-                TANREN_BINARY + " predict ../../out . --quiet --out p.csv",
+      shell("cd eval/cat && " + forked_tanren() + " predict ../../out . --quiet && " +
+                forked_tanren() + " predict ../../out . --quiet --out p.csv",
             folder_.path());
   EXPECT_EQ(result.code, 0) << result.output;
   EXPECT_EQ(table_of(read("eval/cat.predictions.csv")).size(), 4u);
@@ -234,8 +236,7 @@ TEST_F(Predict, names_the_line_of_a_broken_row_or_leaves_null_in_place_of_broken
   EXPECT_EQ(table_of(read("new.predictions.csv.partial")).size(), 2u) << "the row before it stays";
   expect("predict out new.csv --set predict.broken=skip", 0,
          {"6 rows (went on after row 1), 3 of them broken"});
-  const auto piped =
-      shell(std::string(TANREN_BINARY) + " predict out - <new.csv 2>error", folder_.path());
+  const auto piped = shell(forked_tanren() + " predict out - <new.csv 2>error", folder_.path());
   EXPECT_EQ(piped.code, 2);
   EXPECT_EQ(table_of(piped.output).size(), 2u) << piped.output;
   const Table table = table_of(read("new.predictions.csv"));
@@ -363,7 +364,7 @@ TEST_F(Predict, of_texts_reads_lines_tables_and_standard_input_alike) {
   EXPECT_EQ(answers("table.jsonl"), expected);
   EXPECT_EQ(answers("json.jsonl"), expected);
   EXPECT_EQ(read("json.jsonl").find("{\"text\":\"a b\",\"n\":[1],\"label\":"), 0u);
-  const auto piped = shell(std::string(TANREN_BINARY) + " predict out - <new.txt", folder_.path());
+  const auto piped = shell(forked_tanren() + " predict out - <new.txt", folder_.path());
   EXPECT_EQ(piped.code, 0);
   expect("predict out new.txt --quiet", 0);
   EXPECT_EQ(piped.output, read("new.predictions.csv"));
@@ -458,7 +459,7 @@ TEST_F(Predict, refuses_to_go_on_from_other_rows_or_another_model) {
 
 TEST_F(Predict, killed_at_random_moments_and_gone_on_with_equals_what_was_not_killed) {
   train("run.toml");
-  folder_.file("new.csv", new_rows(60000));
+  folder_.file("new.csv", new_rows(20000));
   const std::string command = " predict out new.csv --set evaluate.batch=2 --set run.threads=1";
   ASSERT_EQ(tanren(command + " --quiet --out whole.csv").code, 0);
   std::mt19937 random(7);

@@ -8,6 +8,7 @@
 #include "tanren/quantize/quantized_task.h"
 #include "tanren/quantize/replaced.h"
 #include "tests/quantize/quantized_files.h"
+#include "tests/support/forked.h"
 #include "tests/support/shell.h"
 
 #include <gtest/gtest.h>
@@ -388,7 +389,7 @@ TEST_F(QuantizedFiles, of_a_gpt2_become_an_fp32_folder_and_say_so) {
 TEST_F(QuantizedFiles, are_listed_converted_planned_and_refused_on_the_command_line) {
   const fs::path file = quantized_bert();
   const auto tanren = [&](const std::string& arguments) {
-    return testing::shell(std::string(TANREN_BINARY) + " " + arguments, folder_.path());
+    return testing::shell(testing::forked_tanren() + " " + arguments, folder_.path());
   };
   const auto listed = tanren("convert q.tanren.safetensors --list");
   EXPECT_EQ(listed.code, 0) << listed.output;

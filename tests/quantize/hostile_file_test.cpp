@@ -12,6 +12,7 @@
 #include "tanren/quantize/quantized_task.h"
 #include "tanren/run/prepare_whole.h"
 #include "tests/quantize/quantized_files.h"
+#include "tests/support/forked.h"
 #include "tests/support/shell.h"
 
 #include <nlohmann/json.hpp>
@@ -294,7 +295,8 @@ TEST_F(HostileFiles, are_refused_before_any_weight_is_expanded) {
   const int64_t before = cpu_memory_stats().live_bytes;
   TANREN_EXPECT_CONTAINS(error_of<CheckpointError>([&] { expanded(tensors, note, "f"); }),
                          "f: d.weight has a scale");
-  EXPECT_LT(cpu_memory_stats().recent_peak_bytes - before, 3 * kExpanded);
+  EXPECT_LT(cpu_memory_stats().recent_peak_bytes - before, kExpanded / 2)
+      << "rows are summed some at a time";
 }
 
 TEST_F(HostileFiles, with_other_numbers_under_a_second_name_are_refused) {
@@ -382,7 +384,7 @@ TEST_F(HostileFiles, are_listed_with_the_fault_of_their_note) {
   const auto listed = [&](const std::string& note) {
     read.metadata[kQuantizeKey] = note;
     write_safetensors(changed, read.tensors, read.metadata);
-    return testing::shell(std::string(TANREN_BINARY) + " convert changed.safetensors --list",
+    return testing::shell(testing::forked_tanren() + " convert changed.safetensors --list",
                           folder_.path());
   };
   auto json = nlohmann::json::parse(read.metadata.at(kQuantizeKey));

@@ -31,6 +31,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -232,6 +233,29 @@ TEST(PostTraining, refuses_few_samples_patterns_without_a_match_and_tasks_withou
   TANREN_EXPECT_CONTAINS(refusal(mute, 8, {}), "the task has no predict");
 }
 
+// Remembers which samples were asked for.
+class SeenCorners : public Corners {
+ public:
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    seen.insert(indices.begin(), indices.end());
+    return Corners::collate(indices);
+  }
+  mutable std::set<int64_t> seen;
+};
+
+TEST(PostTraining, in_a_program_calibrates_on_samples_as_far_apart_as_they_can_be) {
+  const SeenCorners samples;
+  WholeModel model;
+  model.task = with_a_bad_head();
+  QuantizeOptions options;
+  options.scheme = "static";
+  options.samples = 8;
+  options.tolerance = 100;
+  quantize(model, samples, options);
+  EXPECT_EQ(samples.seen, (std::set<int64_t>{0, 8, 16, 24, 32, 40, 48, 56}));
+  EXPECT_EQ(model.quantized.samples, 8);
+}
+
 class QuantizedRuns : public ::testing::Test {
  protected:
   // Trains a model with these lines of its section; returns the run's folder.
@@ -403,6 +427,40 @@ TEST_F(QuantizedRuns,
                            (void)quantize_file({.model = at("trained"), .replaces = true}, {});
                          }),
                          "is the place of its own 8-bit model; name another folder with --out");
+}
+
+// A sample that no range holds ends static alone; the other schemes have a line and go on.
+TEST_F(QuantizedRuns, whose_calibration_is_refused_are_measured_with_the_other_schemes) {
+  const auto spoilt = std::make_shared<float>(0);
+  DatasetRegistry datasets;
+  datasets.add("corners", [spoilt](const SourceOptions&, const std::string& what, const DataInfo*) {
+    return std::make_unique<Corners>(64, what == "data.train" ? *spoilt : 0);
+  });
+  const Registry registry(own_models(), datasets);
+  const auto config = parse_config(
+      "[model]\nkind = \"two_layers\"\n[data.train]\nkind = \"corners\"\n"
+      "[data.eval]\nkind = \"corners\"\n[batch]\nglobal_batch = 32\n"
+      "[precision]\nmode = \"fp32\"\n[optimizer]\nlearning_rate = 0.02\n"
+      "[run]\nname = \"q\"\nsteps = 40\nthreads = 1\nseed = 5\n",
+      "q.toml", folder_.path(), {}, registry.known());
+  run({.config = config, .folder = at("run")}, registry);
+  *spoilt = std::numeric_limits<float>::infinity();
+  const QuantizeReport report = quantize_file({.model = at("run")}, registry);
+  const SchemeResult& refused = result_of(report, "static");
+  TANREN_EXPECT_CONTAINS(refused.not_measured, kRefused);
+  TANREN_EXPECT_CONTAINS(refused.not_measured, "has a number that is not finite");
+  for (const char* name : {"weights", "dynamic"}) {
+    EXPECT_EQ(result_of(report, name).not_measured, "") << name;
+    EXPECT_TRUE(result_of(report, name).seconds_8) << name;
+  }
+  EXPECT_FALSE(report.written.empty());
+  TANREN_EXPECT_CONTAINS(
+      error_of<InputError>([&] {
+        (void)quantize_file(
+            {.model = at("run"), .out = at("named"), .sets = {"quantize.scheme=static"}}, registry);
+      }),
+      "has a number that is not finite");
+  EXPECT_FALSE(fs::exists(at("named")));
 }
 
 // On a processor with products in bf16, auto would be another precision.

@@ -40,11 +40,11 @@ struct Begun {
 
   Begun(RunConfig asked, const Dataset& given) : config(std::move(asked)), data(given) {
     const Task plain = build_task(config, ModelRegistry(), data);
-    how = find_quantization(plain, config.quantize, data);
+    how = find_quantization(plain, config, data);
     const Task task = fake_quantized(plain, how);
     Plan plan;
     plan.quantize = {.scheme = how.scheme, .samples = 32};
-    begin_quantized(plain, how, plan, data);
+    (void)begin_quantized(plain, how, plan, data);
     for (const auto& [name, tensor] : tensors_of(*task.module)) {
       start.set(name, tensor.detach().clone());
     }

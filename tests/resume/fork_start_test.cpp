@@ -184,7 +184,7 @@ TEST_F(ForkStart, into_the_other_runs_folder_is_refused_and_here_has_a_name) {
   folder_.file("mine/notes.txt", "notes");
   expect_refused("plan a --fork --out mine", {"mine holds other files and no run"});
   fs::create_directories(at("here"));
-  const auto here = shell(TANREN_BINARY " run ../a --quiet --fork --out .", at("here"));
+  const auto here = shell(forked_tanren() + " run ../a --quiet --fork --out .", at("here"));
   EXPECT_EQ(here.code, 0) << here.output;
   TANREN_EXPECT_CONTAINS(read_file(at("here/config.toml")), "name = \"here\"");
 }
@@ -224,7 +224,7 @@ TEST_F(ForkStart, is_not_offered_where_it_would_be_refused) {
       "--set run.steps=none --set run.epochs=2 --set data.train.path=other.csv "
       "--set optimizer.weight_decay=0.5");
   const auto here =
-      shell(TANREN_BINARY " run . --quiet --set optimizer.weight_decay=0.5", at("out"));
+      shell(forked_tanren() + " run . --quiet --set optimizer.weight_decay=0.5", at("out"));
   TANREN_EXPECT_CONTAINS(here.output, "tanren run . --fork --out /");
   TANREN_EXPECT_CONTAINS(here.output, "/out-fork --set ");
 }
@@ -290,6 +290,37 @@ TEST_F(ForkStart, of_evaluation_data_that_are_read_in_another_way_compares_anew)
 }
 
 // The last batch of an epoch is a short one.
+// As a search forks its best trial: with another rate, and the fork of a fork. Issue 29.
+TEST_F(ForkStart, with_another_rate_goes_on_as_the_run_itself_would_at_that_rate) {
+  stop_after("a", 3, "--set model.dropout=0.3");
+  fs::copy(at("a"), at("same"), fs::copy_options::recursive);
+  const std::string rate = " --quiet --set optimizer.learning_rate=0.0012";
+  expect_code("run same" + rate, 0, {});
+  expect_code("run run.toml --out b --set model.dropout=0.3 --set run.fork_from=a" + rate, 0, {});
+  EXPECT_EQ(log_after("same", 3), plain_log("b"));
+  EXPECT_FALSE(plain_log("b").empty());
+  EXPECT_EQ(weights("b"), weights("same"));
+}
+
+TEST_F(ForkStart, of_an_unchanged_fork_goes_on_bitwise_and_keeps_best_checkpoints_of_its_own) {
+  const std::string settings =
+      "--set model.dropout=0.3 --set schedule.kind=cosine --set evaluate.every=2 --set "
+      "checkpoint.best=4";
+  ASSERT_EQ(tanren("run run.toml --quiet --out whole " + settings).code, 0);
+  stop_after("a", 2, settings);
+  expect_code("run a --quiet --fork --out b --set run.stop_after=2", 0, {});
+  expect_code("run b --quiet --fork --out c", 0, {});
+  EXPECT_EQ(log_after("whole", 4), plain_log("c"));
+  EXPECT_FALSE(plain_log("c").empty());
+  for (const std::string file : {"model.safetensors", "optimizer.safetensors"}) {
+    const auto last = "/checkpoints/step-8/" + file;
+    EXPECT_TRUE(read_file(at("c" + last)) == read_file(at("whole" + last))) << file;
+  }
+  const std::string state = read_file(at("c/checkpoints/step-8/state.json"));
+  TANREN_EXPECT_CONTAINS(state, "best.1.step");
+  EXPECT_FALSE(contains(state, "best.2.step")) << "of steps 6 and 8 alone: " << state;
+}
+
 TEST_F(ForkStart, shows_the_first_batch_of_its_own_place) {
   folder_.file("train.csv", rows(22));
   stop_after("a", 5, "--set data.last=keep");

@@ -433,6 +433,8 @@ TEST_F(Resume, of_the_program_after_sigint_in_mid_epoch_joins_the_log_bit_for_bi
                                     "--set",
                                     "precision.mode=bf16",
                                     "--set",
+                                    "model.channels=[16,32]",
+                                    "--set",
                                     "batch.global_batch=16"};
   };
   ASSERT_EQ(run_program(arguments("whole"), {}, 0), 0);

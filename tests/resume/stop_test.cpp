@@ -6,6 +6,7 @@
 #include "tanren/base/testing.h"
 #include "tests/parallel/launcher_process.h"
 #include "tests/support/child.h"
+#include "tests/support/forked.h"
 #include "tests/support/run_log.h"
 #include "tests/support/shell.h"
 
@@ -65,7 +66,7 @@ class Stop : public ::testing::Test {
     return Child({"/bin/sh", "-c", "cd '" + folder_.path().string() + "' && " + line}, environment);
   }
   void train(const std::string& config, const std::string& out,
-             const std::string& program = kTanren) const {
+             const std::string& program = forked_tanren()) const {
     const auto result = go(program + " run " + config + " --quiet --out " + out);
     ASSERT_EQ(result.code, 0) << result.output;
   }
@@ -156,7 +157,7 @@ TEST_F(Stop, what_timeout_sends_twice_is_one_wish_and_the_run_can_go_on) {
 
 TEST_F(Stop, is_told_by_the_help_of_the_verbs_that_run) {
   for (const char* verb : {"run", "launch"}) {
-    TANREN_EXPECT_CONTAINS(go(kTanren + " " + verb + " --help").output,
+    TANREN_EXPECT_CONTAINS(go(forked_tanren() + " " + verb + " --help").output,
                            "Ctrl-C, SIGTERM, SIGHUP and run.max_time save and stop: exit code 130");
   }
 }
@@ -181,7 +182,7 @@ TEST_F(Stop, only_a_second_interrupt_of_a_person_ends_at_once) {
 // Issue 22: it waited silently for the end of the evaluation.
 TEST_F(Stop, a_signal_breaks_an_evaluation_off_which_the_next_start_makes_first) {
   folder_.file("waiting.toml", config_text(3, 1, "waiting"));
-  train("waiting.toml", "whole", kTestProgram);
+  train("waiting.toml", "whole", forked(kTestProgram, kTestProgram));
   Child child = start_waiting("waiting.toml", 2, "cut");  // the first of three batches
   ASSERT_TRUE(waits()) << child.text();
   child.signal(SIGINT);
@@ -190,13 +191,13 @@ TEST_F(Stop, a_signal_breaks_an_evaluation_off_which_the_next_start_makes_first)
   EXPECT_EQ(child.ended(seconds(60)), 130) << child.text();
   EXPECT_EQ(lines("cut"), 1) << "of an evaluation that was broken off there is nothing to tell";
   EXPECT_TRUE(fs::exists(at("cut") / "checkpoints" / "step-1" / "COMPLETE"));
-  train("cut", "cut", kTestProgram);
+  train("cut", "cut", forked(kTestProgram, kTestProgram));
   expect_same_log(at("whole"), at("cut"));
 }
 
 TEST_F(Stop, before_the_last_evaluation_all_is_saved_and_the_next_start_makes_it) {
   folder_.file("waiting.toml", config_text(2, 0, "waiting"));
-  train("waiting.toml", "whole", kTestProgram);
+  train("waiting.toml", "whole", forked(kTestProgram, kTestProgram));
   for (const int signal : {SIGINT, SIGKILL}) {
     fs::remove_all(at("cut"));
     Child child = start_waiting("waiting.toml", 2, "cut");
@@ -210,7 +211,7 @@ TEST_F(Stop, before_the_last_evaluation_all_is_saved_and_the_next_start_makes_it
     go_on();
     EXPECT_EQ(child.ended(seconds(60)), signal == SIGINT ? 130 : 128 + SIGKILL) << child.text();
     ASSERT_EQ(lines("cut"), 2);
-    const auto again = go(kTestProgram + " run cut --json");
+    const auto again = go(forked(kTestProgram, kTestProgram) + " run cut --json");
     ASSERT_EQ(again.code, 0) << again.output;
     expect_same_log(at("whole"), at("cut"));
     const auto summary = nlohmann::json::parse(again.output);
@@ -258,7 +259,7 @@ TEST_F(Stop, a_run_whose_output_nobody_reads_any_more_goes_on) {
 TEST_F(Stop, at_any_moment_leaves_a_run_that_goes_on_or_has_finished) {
   TANREN_NEEDS_PRELOAD;
   train("short.toml", "whole");
-  const auto counted = go(kPreload + " POINTS_COUNT=count " + kTanren +
+  const auto counted = go("POINTS_COUNT=count " + forked_tanren() +
                           " run short.toml --quiet --out counted; ls -d counted");
   ASSERT_EQ(counted.output, "counted\n");
   const auto num_calls = std::ssize(read_file(at("count")));
@@ -270,8 +271,8 @@ TEST_F(Stop, at_any_moment_leaves_a_run_that_goes_on_or_has_finished) {
       const std::string where =
           "signal " + std::to_string(signal) + " at call " + std::to_string(call);
       fs::remove_all(at("cut"));
-      Child child = start("exec " + kTanren + " run short.toml --quiet --out cut",
-                          {kPreload, "POINTS_AT=" + std::to_string(call),
+      Child child = start("exec " + forked_tanren() + " run short.toml --quiet --out cut",
+                          {"POINTS_AT=" + std::to_string(call),
                            "POINTS_SIGNAL=" + std::to_string(signal), "POINTS_NO_EXCHANGE=1"});
       const int code = child.ended(seconds(60));
       if (signal == SIGKILL) {
@@ -293,10 +294,11 @@ TEST_F(Stop, a_kill_during_the_first_write_leaves_a_folder_that_is_empty_to_the_
   TANREN_NEEDS_PRELOAD;
   for (int64_t call = 1; call <= 7; ++call) {
     fs::remove_all(at("cut"));
-    Child child = start("exec " + kTanren + " run short.toml --quiet --out cut",
-                        {kPreload, "POINTS_AT=" + std::to_string(call)});
+    Child child = start("exec " + forked_tanren() + " run short.toml --quiet --out cut",
+                        {"POINTS_AT=" + std::to_string(call)});
     ASSERT_EQ(child.ended(seconds(60)), 128 + SIGKILL) << call;
-    const auto next = go(kTanren + " run short.toml --quiet --out cut --set run.stop_after=1");
+    const auto next =
+        go(forked_tanren() + " run short.toml --quiet --out cut --set run.stop_after=1");
     ASSERT_EQ(next.code, 0) << call << next.output;
     EXPECT_EQ(leftovers("cut"), std::vector<std::string>{}) << call;
   }
@@ -307,7 +309,8 @@ TEST_F(Stop, leftovers_go_with_the_next_start_and_what_is_not_ours_or_in_work_st
   for (const char* name : {"lock", "config.toml.tmp-4242", ".tmp-config.toml-a1b2c3d4"}) {
     folder_.file(std::string("out/") + name, "");
   }
-  const auto first = go(kTanren + " run short.toml --quiet --out out --set run.stop_after=1");
+  const auto first =
+      go(forked_tanren() + " run short.toml --quiet --out out --set run.stop_after=1");
   ASSERT_EQ(first.code, 0) << first.output;
   EXPECT_EQ(leftovers("out"), std::vector<std::string>{});
   const std::string in_work = folder_.file("out/.tmp-summary.json-a1b2c3d4", "");
@@ -333,7 +336,7 @@ TEST_F(Stop, a_file_system_without_locks_costs_a_warning) {
   fs::create_directories(at("taken"));
   const int lock = ::open((at("taken") / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
-  const auto refused = go(kTanren + " run short.toml --quiet --out taken");
+  const auto refused = go(forked_tanren() + " run short.toml --quiet --out taken");
   ::close(lock);
   EXPECT_EQ(refused.code, 2);
   TANREN_EXPECT_CONTAINS(refused.output, "taken is in use by another process");

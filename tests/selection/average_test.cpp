@@ -319,8 +319,17 @@ TEST(Average, of_one_objective_in_an_older_step_folder_leaves_the_other_raw_in_a
     return evaluate_checkpoint(config, step, Registry(models), nullptr).report.values.at(0).second;
   };
   const double expected = loss("named");
+  const TensorMap named = averages_in(snapshot.average, nullptr, "");
+  EXPECT_FALSE(named.empty());
   ASSERT_EQ(snapshot.average.values.erase("train.generator.no_average"), 1u);
   EXPECT_EQ(loss("older"), expected);
+  // Exports of the run know its objectives; without them the folder is not read as if it did.
+  expect_same(averages_in(snapshot.average, &run.state, ""), named, "older ");
+  TANREN_EXPECT_CONTAINS(error_of<CheckpointError>([&] {
+                           const auto step = folder.path() / "older" / "checkpoints";
+                           (void)checkpoint_weights(*latest_checkpoint(step), true);
+                         }),
+                         "take the raw weights with --set average.evaluate=false");
 }
 
 }  // namespace

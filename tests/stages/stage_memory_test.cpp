@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -391,44 +392,70 @@ TEST_F(StageFit, cuts_elsewhere_where_the_fastest_cut_does_not_fit) {
   EXPECT_THAT(error, HasSubstr("; parallel.cut_at = [] needs at most "));
 }
 
-// Four blocks of equal work, each of which keeps eight tensors of its weight's size, for any number
-// of samples. The profile of two samples takes them for bytes of the samples.
+// Blocks of equal work, each of which keeps eight tensors of its weight's size, for any number of
+// samples. The profile of two samples takes them for bytes of the samples. No stage but the first
+// can begin at block `refused`.
 struct WeightKeeper : torch::nn::Module {
   static constexpr int64_t kWidth = 256;
 
-  WeightKeeper() {
-    for (const char* name : {"a", "b", "c", "d"}) {
-      weights.push_back(register_parameter(name, at::full({kWidth, kWidth}, 0.01)));
+  explicit WeightKeeper(size_t blocks, size_t no_begin) : refused(no_begin) {
+    for (size_t i = 0; i < blocks; ++i) {
+      weights.push_back(register_parameter(name_of(i), at::full({kWidth, kWidth}, 0.01)));
     }
   }
+  static std::string name_of(size_t i) { return std::string(1, static_cast<char>('a' + i)); }
   at::Tensor forward(at::Tensor x) const {
     for (size_t i = 0; i < weights.size(); ++i) {
-      x = run_block(std::string(1, static_cast<char>('a' + i)), [&] {
+      bool is_received = true;
+      x = run_block(name_of(i), [&] {
+        is_received = false;
         at::Tensor weight = weights[i];
         for (int times = 0; times < 8; ++times) weight = weight.tanh();
         return at::linear(x, weight);
       });
+      if (is_received && x.defined() && i + 1 == refused) throw std::runtime_error("not here");
     }
     return x;
   }
 
+  size_t refused;
   std::vector<at::Tensor> weights;
 };
 
-TEST_F(StageFit, finds_a_cut_that_needs_less_than_the_estimate_of_its_blocks) {
+Task keeper_task(size_t blocks, size_t refused) {
+  return supervised(std::make_shared<WeightKeeper>(blocks, refused), {},
+                    {.outputs = WeightKeeper::kWidth});
+}
+
+RunConfig keeper_config(const RunConfig& like) {
   RunConfig config = block_config("mlp", "fp32");
   config.run.device = "cpu";
   config.data.train.fields[0] = "inputs: float[256] in [-1, 1]";
   config.optimizer.kind = "sgd";
   config.optimizer.momentum = 0;
-  config.batch = config_.batch;
-  config.memory = config_.memory;
-  config.parallel = config_.parallel;
-  config.asked = config_.asked;
+  config.batch = like.batch;
+  config.memory = like.memory;
+  config.parallel = like.parallel;
+  config.asked = like.asked;
+  return config;
+}
+
+TEST_F(StageFit, passes_over_cuts_whose_dry_run_ends_in_an_error) {
+  const RunConfig config = keeper_config(config_);
   data_ = open_dataset(config.data.train, "data.train");
-  own_task_ = [] {
-    return supervised(std::make_shared<WeightKeeper>(), {}, {.outputs = WeightKeeper::kWidth});
-  };
+  own_task_ = [] { return keeper_task(8, 3); };  // "d", which is next where "e" does not fit
+  const Fitted free = fit_in(0, config);
+  EXPECT_EQ(free.plan.parallel.cut_at, std::vector<std::string>{"e"});
+  EXPECT_EQ(fit_in(just_below(largest(free)), config).plan.parallel.cut_at,
+            std::vector<std::string>{"c"});
+  own_task_ = [] { return keeper_task(8, 4); };  // "e" itself
+  EXPECT_EQ(fit_in(0, config).plan.parallel.cut_at, std::vector<std::string>{"d"});
+}
+
+TEST_F(StageFit, finds_a_cut_that_needs_less_than_the_estimate_of_its_blocks) {
+  const RunConfig config = keeper_config(config_);
+  data_ = open_dataset(config.data.train, "data.train");
+  own_task_ = [] { return keeper_task(4, 0); };
   const Fitted free = fit_in(0, config);
   EXPECT_EQ(free.plan.parallel.cut_at, std::vector<std::string>{"c"});
   const Fitted fitted = fit_in(just_below(largest(free)), config);

@@ -41,7 +41,7 @@ struct StagedModel {
   std::unique_ptr<Dataset> data;
   std::function<Task()> make_task;  // empty: the config's model
 
-  // `kind`: of the registry, or "own"; a "resnet" has a block in each of its stages.
+  // `kind`: of the registry, or "own"; a "resnet" has a block in each of its first three stages.
   StagedModel(const std::string& kind, const std::string& mode, int64_t samples = 64)
       : config(block_config(kind == "own" ? "mlp" : kind, mode)) {
     config.data.train.samples = samples;
@@ -57,7 +57,7 @@ struct StagedModel {
     make_task = [kind, options = config.model, info = data->info()] {
       at::manual_seed(7);
       if (kind == "own") return supervised(std::make_shared<StripesNet>(), options, info);
-      const ResnetShape shape{.blocks = {1, 1, 1, 1}, .outputs = 5};
+      const ResnetShape shape{.blocks = {1, 1, 1, 0}, .outputs = 5};
       return supervised(std::make_shared<Resnet>(shape), options, info);
     };
   }

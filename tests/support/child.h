@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,27 +53,33 @@ class Child {
       throw std::runtime_error("cannot start " + command.front());
     }
   }
+  // A process of which a fork_server is the parent and tells the status over `server`; its output
+  // comes from `output`. See forked.h.
+  Child(pid_t pid, int output, int server) : pid_(pid), output_(output), server_(server) {}
   ~Child() {
     if (pid_ > 0 && !ended_) {
       ::kill(pid_, SIGKILL);
       reap(0);
     }
-    if (output_ >= 0) ::close(output_);
+    for (const int end : {output_, server_}) {
+      if (end >= 0) ::close(end);
+    }
   }
   Child(Child&& other) noexcept
       : pid_(other.pid_),
         output_(other.output_),
+        server_(other.server_),
         ended_(other.ended_),
         code_(other.code_),
         text_(std::move(other.text_)) {
     other.pid_ = -1;
-    other.output_ = -1;
+    other.output_ = other.server_ = -1;
   }
   Child& operator=(Child&&) = delete;
 
   pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
-  // Peak resident memory; known after the process has ended.
+  // Peak resident memory; known after the process has ended, but of a fork_server's.
   int64_t peak_bytes() const { return peak_bytes_; }
   // The output so far.
   const std::string& text() const { return text_; }
@@ -129,7 +136,14 @@ class Child {
   bool reap(int options) {
     int status = 0;
     rusage used{};
-    if (::wait4(pid_, &status, options, &used) != pid_) return false;
+    if (server_ >= 0) {
+      const int flags = options == WNOHANG ? MSG_DONTWAIT : MSG_WAITALL;
+      const ssize_t got = ::recv(server_, &status, sizeof status, flags);
+      if (got < 0) return false;
+      if (got == 0) status = SIGKILL;  // as the server
+    } else if (::wait4(pid_, &status, options, &used) != pid_) {
+      return false;
+    }
     peak_bytes_ = int64_t{used.ru_maxrss} << 10;
     ended_ = true;
     code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -137,7 +151,7 @@ class Child {
   }
 
   pid_t pid_ = -1;
-  int output_ = -1;
+  int output_ = -1, server_ = -1;
   bool ended_ = false;
   int code_ = -1;
   int64_t peak_bytes_ = 0;

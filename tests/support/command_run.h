@@ -1,9 +1,10 @@
-// For tests of runs as a user starts them: the real program on a small classifier of a CSV file, in
-// a folder of the test's own. Torch-free. Included by tests only.
+// For tests of runs as a user starts them: the real program, as forks (forked.h), on a small
+// classifier of a CSV file, in a folder of the test's own. Torch-free. Included by tests only.
 #pragma once
 
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
+#include "tests/support/forked.h"
 #include "tests/support/shell.h"
 
 #include <nlohmann/json.hpp>
@@ -47,7 +48,7 @@ class CommandRun : public ::testing::Test {
 
   std::filesystem::path at(const std::string& name) const { return folder_.path() / name; }
   ShellResult tanren(const std::string& arguments) const {
-    return shell(std::string(TANREN_BINARY) + " " + arguments, folder_.path());
+    return shell(forked_tanren() + " " + arguments, folder_.path());
   }
   void stop_after(const std::string& out, int steps, const std::string& more = "") const {
     const auto result = tanren("run run.toml --quiet --out " + out +

@@ -12,6 +12,7 @@
 #include "tanren/interop/whole_model.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/run/run.h"
+#include "tests/support/allocations.h"
 #include "tests/support/rank_run.h"
 #include "tests/support/step_peaks.h"
 
@@ -246,7 +247,7 @@ TEST(Pix2pixhdRun, goes_back_through_each_network_no_more_than_it_must) {
 
 class Pix2pixhdPeaks : public StepPeaksTest {};
 
-// Every seventh allocation of a step with both networks fails once.
+// Every eleventh allocation of a step with both networks fails once, from another one in each run.
 TEST_F(Pix2pixhdPeaks, that_memory_does_not_reach_are_recovered) {
   install_cpu_allocator();
   RunConfig config = exact_config("global");
@@ -255,7 +256,8 @@ TEST_F(Pix2pixhdPeaks, that_memory_does_not_reach_are_recovered) {
   undisturbed.steps(2);
   int64_t recoveries = 0;
   bool failed = true;
-  for (int64_t index = 0; failed; index += 7) {
+  const int64_t stride = allocation_stride(11);
+  for (int64_t index = first_allocation(stride); failed; index += stride) {
     TinyRun run(config);
     run.step();
     const GlobalBatch batch = run.loader->next();

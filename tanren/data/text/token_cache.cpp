@@ -303,7 +303,7 @@ std::vector<TokenPiece> keep_aside(const TextsToRead& texts) {
   try {
     tell_made(texts, make_kept(path, texts), "");
   } catch (const RunError& error) {
-    throw RunError(std::string(error.what()) + ", or set TMPDIR to a folder with more space");
+    throw DiskError(std::string(error.what()) + ", or set TMPDIR to a folder with more space");
   }
   return pieces_of_made(path, texts);
 }

@@ -1,0 +1,81 @@
+#include "tanren/post_training/quantize_results.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/file.h"
+#include "tanren/base/testing.h"
+#include "tanren/interop/export.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+
+namespace tanren {
+namespace {
+
+namespace fs = std::filesystem;
+
+class QuantizeResults : public ::testing::Test {
+ protected:
+  void write(const std::string& scheme, bool has_model = true) const {
+    QuantizeReport report;
+    report.written = has_model ? scheme : "";
+    report.file = "model of " + scheme;
+    const auto write_model = [&](const fs::path& file) { write_file(file, "model of " + scheme); };
+    using WriteModel = std::function<void(const fs::path&)>;
+    write_results(folder_.path(), report, has_model ? WriteModel(write_model) : nullptr);
+  }
+  std::set<std::string> names() const {
+    std::set<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      found.insert(entry.path().filename().string());
+    }
+    return found;
+  }
+  std::string text(const char* name) const { return read_file(folder_.path() / name); }
+
+  const std::set<std::string> reports_{"quantize.html", "quantize.json", "quantize.txt"};
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(QuantizeResults, that_cannot_be_written_leave_the_earlier_ones) {
+  write("static");
+  const std::string report = text("quantize.txt");
+  EXPECT_THROW(write_results(folder_.path(), {},
+                             [](const fs::path&) { throw RunError("[file] the disk is full"); }),
+               RunError);
+  EXPECT_EQ(text(kWholeFile), "model of static");
+  EXPECT_EQ(text("quantize.txt"), report);
+  EXPECT_EQ(names().size(), 4u) << "nothing is left aside";
+}
+
+// What is done up to a failure is what a process that is killed there leaves.
+TEST_F(QuantizeResults, no_report_stands_beside_another_ones_model) {
+  write("static");
+  fs::remove(folder_.path() / "quantize.html");
+  fs::create_directories(folder_.path() / "quantize.html" / "in the way");
+  TANREN_EXPECT_CONTAINS(testing::error_of<RunError>([&] { write("dynamic"); }), "quantize.html: ");
+  EXPECT_EQ(text(kWholeFile), "model of static");
+  EXPECT_EQ(names(), (std::set<std::string>{kWholeFile, "quantize.html"})) << "no report";
+  fs::remove_all(folder_.path() / "quantize.html");
+
+  write("static");
+  fs::remove(folder_.path() / kWholeFile);
+  fs::create_directories(folder_.path() / kWholeFile / "in the way");
+  EXPECT_THROW(write("dynamic"), RunError);
+  EXPECT_EQ(names(), std::set<std::string>{kWholeFile}) << "no report";
+}
+
+TEST_F(QuantizeResults, replace_all_of_the_earlier_ones) {
+  fs::create_directories(folder_.path() / ".quantize.new" / "of a process that was killed");
+  write("static");
+  write("dynamic");
+  EXPECT_EQ(text(kWholeFile), "model of dynamic");
+  TANREN_EXPECT_CONTAINS(text("quantize.txt"), "written: dynamic");
+  write("", /*has_model=*/false);
+  EXPECT_EQ(names(), reports_);
+}
+
+}  // namespace
+}  // namespace tanren

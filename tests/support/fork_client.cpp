@@ -1,0 +1,35 @@
+// fork_client NAME PROGRAM ARGUMENTS…: runs a command as a fork of the server NAME, in this
+// folder, with this environment and these standard streams. It ends as the command does; signals to
+// it do not reach the command. PROGRAM is what the command takes for its own name. See forked.h.
+#include "tests/support/fork_request.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <climits>
+#include <csignal>
+#include <cstdio>
+
+int main(int argc, char** argv) {
+  char folder[PATH_MAX];
+  if (argc < 3 || ::getcwd(folder, sizeof folder) == nullptr) return 127;
+  tanren::testing::ForkRequest request;
+  request.folder = folder;
+  request.words.assign(argv + 2, argv + argc);
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    request.environment.emplace_back(*variable);
+  }
+  pid_t process = 0;
+  int status = 0;
+  const int connection = tanren::testing::send_fork_request(argv[1], request, process);
+  if (connection < 0 || ::recv(connection, &status, sizeof status, MSG_WAITALL) != sizeof status) {
+    std::fprintf(stderr, "fork_client: no answer from %s\n", argv[1]);
+    return 127;
+  }
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  const rlimit no_core{};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  std::signal(WTERMSIG(status), SIG_DFL);
+  std::raise(WTERMSIG(status));
+  return 127;
+}

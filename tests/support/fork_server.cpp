@@ -1,0 +1,112 @@
+// Preloaded into a program: when its libraries are loaded, it forks for each command that comes
+// over the socket that TANREN_FORK_SERVER names (fork_request.h). A fork goes on as the program
+// would have, with its own constructors and main. See forked.h.
+#include "tests/support/fork_request.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+
+namespace {
+
+using tanren::testing::ForkRequest;
+
+int wake_ends[2];
+
+void wake(int) {
+  const int before = errno;
+  [[maybe_unused]] const ssize_t written = ::write(wake_ends[1], "", 1);
+  errno = before;
+}
+
+// Makes this process, a fork of the server, what the command's own process would be.
+std::vector<char*> become(ForkRequest& request) {
+  std::signal(SIGCHLD, SIG_DFL);
+  for (int i = 0; i < 3; ++i) ::dup2(request.streams[i], i);
+  for (const int stream : request.streams) ::close(stream);
+  if (::chdir(request.folder.c_str()) != 0) ::_exit(127);
+  ::clearenv();
+  for (const std::string& variable : request.environment) {
+    const size_t equals = variable.find('=');
+    ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : request.words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  return arguments;
+}
+
+int listener(const char* name) {
+  sockaddr_un address;
+  const socklen_t length = tanren::testing::fork_address(name, address);
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool listens = ::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+                       ::listen(socket, 64) == 0;
+  if (!listens) ::_exit(127);
+  return socket;
+}
+
+// Returns in a fork alone, with the arguments of its main.
+std::vector<char*> serve(const char* name) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the test's end is the server's
+  const int listening = listener(name);
+  if (::pipe2(wake_ends, O_CLOEXEC | O_NONBLOCK) != 0) ::_exit(127);
+  struct sigaction action {};
+  action.sa_handler = wake;
+  ::sigaction(SIGCHLD, &action, nullptr);
+  if (::write(STDOUT_FILENO, "ready\n", 6) != 6) ::_exit(127);
+  std::map<pid_t, int> connections;
+  for (;;) {
+    pollfd ready[2] = {{listening, POLLIN, 0}, {wake_ends[0], POLLIN, 0}};
+    if (::poll(ready, 2, -1) < 0) continue;
+    char drained[64];
+    while (::read(wake_ends[0], drained, sizeof drained) > 0) {
+    }
+    int status = 0;
+    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      ::send(connections[pid], &status, sizeof status, MSG_NOSIGNAL);
+      ::close(connections[pid]);
+      connections.erase(pid);
+    }
+    if ((ready[0].revents & POLLIN) == 0) continue;
+    const int connection = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+    static ForkRequest request;  // outlives main in a fork
+    if (connection < 0 || !tanren::testing::receive_fork_request(connection, request)) ::_exit(127);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      for (const int own : {listening, wake_ends[0], wake_ends[1], connection}) ::close(own);
+      for (const auto& [other, open] : connections) ::close(open);
+      return become(request);
+    }
+    for (const int stream : request.streams) ::close(stream);
+    ::send(connection, &pid, sizeof pid, MSG_NOSIGNAL);
+    connections[pid] = connection;
+  }
+}
+
+}  // namespace
+
+using Main = int (*)(int, char**, char**);
+using Hook = void (*)();
+
+// The C library's start of a program, whose shared libraries are loaded and initialised.
+// NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming)
+extern "C" __attribute__((visibility("default"))) int __libc_start_main(Main main, int argc,
+                                                                        char** argv, Hook init,
+                                                                        Hook fini, Hook unload,
+                                                                        void* stack_end) {
+  const auto start = reinterpret_cast<int (*)(Main, int, char**, Hook, Hook, Hook, void*)>(
+      ::dlsym(RTLD_NEXT, "__libc_start_main"));
+  const char* name = ::getenv("TANREN_FORK_SERVER");
+  if (name == nullptr) return start(main, argc, argv, init, fini, unload, stack_end);
+  static std::vector<char*> arguments = serve(name);
+  const auto count = static_cast<int>(arguments.size()) - 1;
+  return start(main, count, arguments.data(), init, fini, unload, stack_end);
+}
