@@ -10,7 +10,7 @@
 #include "tanren/run/fork_place.h"
 #include "tanren/run/run_folder.h"
 #include "cli/stop_signals.h"
-#include "cli/verbs.h"
+#include "cli/train.h"
 
 #include <nlohmann/json.hpp>
 
@@ -208,11 +208,11 @@ void print_end(const RunOutput& output, const Named& named, const std::string& a
 
 }  // namespace
 
-int run(const Arguments& arguments, const Registry& registry) {
+int train(const Arguments& arguments, const Registry& registry,
+          const std::function<Named()>& named_of, const std::function<void()>& begun) {
   const double started_at = seconds_before_main();
   hear_signals();
-  const Named named = read_named(arguments, registry);
-  check_place_of(named, arguments);
+  const Named named = named_of();
   RunInput input{.config = named.config,
                  .folder = named.folder,
                  .requested = requested_by(arguments),
@@ -225,7 +225,11 @@ int run(const Arguments& arguments, const Registry& registry) {
   const bool talk = !arguments.quiet && !arguments.json;
   std::unique_ptr<Sink> console;
   std::string again;  // the command
-  input.started = [](const Plan&, const auto&, const auto&) { stage.store(Stage::running); };
+  const auto begins = [&begun] {
+    stage.store(Stage::running);
+    if (begun) begun();
+  };
+  input.started = [begins](const Plan&, const auto&, const auto&) { begins(); };
   input.finished = [] { stage.store(Stage::finished); };
   if (talk) {
     // The sink is made when the plan is known: it needs the total number of steps.
@@ -236,9 +240,9 @@ int run(const Arguments& arguments, const Registry& registry) {
       void flush() override { sink->flush(); }
     };
     auto late = std::make_unique<Late>();
-    input.started = [late = late.get(), &named, began_before, &again, &arguments](
+    input.started = [late = late.get(), &named, began_before, &again, &arguments, begins](
                         const Plan& plan, const auto& resumed_from, const auto& ranks) {
-      stage.store(Stage::running);
+      begins();
       again = command(plan, arguments.program);
       for (const std::string& line : ranks) std::cout << line << "\n";
       if (resumed_from) {
@@ -270,6 +274,14 @@ int run(const Arguments& arguments, const Registry& registry) {
   if (talk && output.is_first) print_end(output, named, again);
   if (!output.summary.unwritten.empty()) throw RunError(output.summary.unwritten);
   return output.loop.ending == Ending::interrupted ? kStoppedCode : 0;
+}
+
+int run(const Arguments& arguments, const Registry& registry) {
+  return train(arguments, registry, [&] {
+    Named named = read_named(arguments, registry);
+    check_place_of(named, arguments);
+    return named;
+  });
 }
 
 int plan(const Arguments& arguments, const Registry& registry) {

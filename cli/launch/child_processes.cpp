@@ -35,12 +35,6 @@ void open_standard_descriptors() {
   if (descriptor > STDERR_FILENO) ::close(descriptor);
 }
 
-bool has_one_thread() {
-  std::error_code error;
-  const fs::directory_iterator tasks("/proc/self/task", error);
-  return !error && std::distance(begin(tasks), end(tasks)) == 1;
-}
-
 // As exec does.
 void close_marked_descriptors() {
   std::vector<int> marked;
@@ -80,6 +74,12 @@ ChildEnd end_of(size_t child, int status, const rusage& used) {
 }
 
 }  // namespace
+
+bool has_one_thread() {
+  std::error_code error;
+  const fs::directory_iterator tasks("/proc/self/task", error);
+  return !error && std::distance(begin(tasks), end(tasks)) == 1;
+}
 
 std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   std::vector<char*> pointers;

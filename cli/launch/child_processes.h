@@ -104,6 +104,9 @@ class ChildProcesses {
   int guard_pipe_ = -1;
 };
 
+// Whether a child that is a fork of this process may call anything.
+bool has_one_thread();
+
 // The words as C's functions expect them, with a null pointer behind them.
 std::vector<char*> pointers_to(const std::vector<std::string>& words);
 

@@ -211,6 +211,10 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "sweep.first_rung",
                                             "sweep.reduction",
                                             "sweep.interval",
+                                            "sweep.concurrent",
+                                            "sweep.devices",
+                                            "sweep.timeout",
+                                            "sweep.keep",
                                             "sweep.space"}));
 }
 

@@ -72,7 +72,7 @@ void check_metrics(Problems& p, const MetricsOptions& o);
 void check_generate(Problems& p, const GenerateOptions& o);
 void check_predict(Problems& p, const PredictOptions& o);
 void check_quantize(Problems& p, const RunConfig& config);
-void check_sweep(Problems& p, const RunConfig& config);
+void check_sweep(Problems& p, const RunConfig& config, const std::string& accelerator);
 void check_best(Problems& p, const RunConfig& config);  // checkpoint.best
 void check_early_stop(Problems& p, const RunConfig& config);
 void check_average(Problems& p, const RunConfig& config);

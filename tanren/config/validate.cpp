@@ -37,7 +37,7 @@ void check_all(Problems& p, const RunConfig& config, const KnownKinds& known) {
   check_early_stop(p, config);
   check_average(p, config);
   check_evaluated(p, config.evaluate);
-  check_sweep(p, config);
+  check_sweep(p, config, known.accelerator);
 }
 
 // A config in which no text is one of its allowed words, except possibly the text of `key`.

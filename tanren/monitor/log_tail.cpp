@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <string_view>
 
 namespace tanren {
@@ -143,22 +144,42 @@ void each_line(std::istream& file, const Take& take) {
   if (is_whole && !line.empty()) take(line);
 }
 
+// Gives the evaluations of a log to `take`: step and values.
+template <typename Take>
+void each_evaluation(const std::filesystem::path& log, const Take& take) {
+  std::ifstream file(log, std::ios::binary);
+  each_line(file, [&](const std::string& line) {
+    if (!line.starts_with("{\"evaluation\":")) return;
+    const nlohmann::json json = parse_json(line);
+    if (json.is_object() && json["evaluation"].is_object()) {
+      take(whole(json, "step"), json["evaluation"]);
+    }
+  });
+}
+
 }  // namespace
 
 std::optional<BestEvaluation> best_evaluation(const std::filesystem::path& log,
                                               const std::string& metric, bool lower_is_better) {
   std::optional<BestEvaluation> best;
-  std::ifstream file(log, std::ios::binary);
-  each_line(file, [&](const std::string& line) {
-    if (!line.starts_with("{\"evaluation\":")) return;
-    const nlohmann::json json = parse_json(line);
-    if (!json.is_object() || !json["evaluation"].is_object()) return;
-    const auto value = number(json["evaluation"], metric.c_str());
+  each_evaluation(log, [&](int64_t step, const nlohmann::json& values) {
+    const auto value = number(values, metric.c_str());
     if (!value) return;
     const bool is_better = !best || (lower_is_better ? *value < best->value : *value > best->value);
-    if (is_better) best = {whole(json, "step"), *value};
+    if (is_better) best = {step, *value};
   });
   return best;
+}
+
+std::vector<std::pair<int64_t, double>> evaluations_of(const std::filesystem::path& log,
+                                                       const std::string& metric) {
+  std::vector<std::pair<int64_t, double>> found;
+  each_evaluation(log, [&](int64_t step, const nlohmann::json& values) {
+    if (!values.contains(metric)) return;
+    const auto value = number(values, metric.c_str());
+    found.emplace_back(step, value.value_or(std::numeric_limits<double>::quiet_NaN()));
+  });
+  return found;
 }
 
 std::optional<LogTail> read_log_tail(const std::filesystem::path& log) {

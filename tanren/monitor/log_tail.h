@@ -34,6 +34,11 @@ struct BestEvaluation {
 std::optional<BestEvaluation> best_evaluation(const std::filesystem::path& log,
                                               const std::string& metric, bool lower_is_better);
 
+// Step and value of `metric` of each evaluation of a log, in its order; NaN: it was not finite. Reads
+// the whole log. Called by sweeps.
+std::vector<std::pair<int64_t, double>> evaluations_of(const std::filesystem::path& log,
+                                                       const std::string& metric);
+
 // Reads only as much of the file's end as 100 attempts of usual length need; to find a single
 // longer attempt, up to 8 MiB. Empty if the file cannot be read or has no whole attempt there.
 std::optional<LogTail> read_log_tail(const std::filesystem::path& log);

@@ -73,11 +73,11 @@ void reopen(const fs::path& folder) {
   write_file(summary, exact_json_text(json, 2) + "\n");
 }
 
-// Whether the folder is empty, or its first file was not written completely.
+// Whether the folder is empty, or the first file of its run was not written completely.
 bool is_as_good_as_empty(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name != "lock" && !is_temporary_name(name)) return false;
+    if (name != "lock" && name != kRunOutput && !is_temporary_name(name)) return false;
   }
   return true;
 }

@@ -15,6 +15,9 @@
 
 namespace tanren {
 
+// What a run that a sweep started prints: it may be there before the run begins.
+constexpr const char* kRunOutput = "output.txt";
+
 class RunFolder {
  public:
   // Opens or creates the folder for `config` and locks it. `requested`: keys that this start sets

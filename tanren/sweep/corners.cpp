@@ -1,12 +1,14 @@
 #include "tanren/sweep/corners.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/file.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/config/fields.h"
 #include "tanren/config/metric_mode.h"
 #include "tanren/config/objective_keys.h"
 #include "tanren/config/read_config.h"
+#include "tanren/config/renamed_keys.h"
 
 #include <algorithm>
 #include <set>
@@ -94,11 +96,39 @@ StudyOptions study_options_of(const RunConfig& config, int64_t steps) {
   return options;
 }
 
-RunConfig trial_config(const std::filesystem::path& file, const std::vector<std::string>& sets,
-                       const TrialValues& values, const KnownKinds& known) {
-  std::vector<std::string> all = sets;
-  for (const auto& [key, value] : values) all.push_back(key + "=" + value);
-  RunConfig config = read_config(file, all, known);
+ConfigSource config_source(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                           const KnownKinds& known) {
+  RunConfig config = read_config(file, sets, known);
+  ConfigSource source{.text = read_file(file),
+                      .file = std::filesystem::absolute(file).lexically_normal(),
+                      .sets = sets};
+  const std::vector<Field> fields = fields_of(config);
+  for (std::string& set : source.sets) {
+    const std::string key = current_key(set.substr(0, set.find('=')));
+    const Field* field = find_field(fields, key);
+    const bool is_path = field != nullptr && field->is<std::string>() &&
+                         (field->info.text == TextKind::file ||
+                          field->info.text == TextKind::file_or_name);
+    if (is_path) set = key + "=" + field->as<std::string>();
+  }
+  return source;
+}
+
+RunConfig config_of(const ConfigSource& source, const std::vector<std::string>& more,
+                    const KnownKinds& known) {
+  std::vector<std::string> all = source.sets;
+  all.insert(all.end(), more.begin(), more.end());
+  RunConfig config =
+      parse_config(source.text, source.file.string(), source.file.parent_path(), all, known);
+  if (config.run.name.empty()) config.run.name = source.file.stem().string();
+  return config;
+}
+
+RunConfig trial_config(const ConfigSource& source, const TrialValues& values,
+                       const KnownKinds& known) {
+  std::vector<std::string> more;
+  for (const auto& [key, value] : values) more.push_back(key + "=" + value);
+  RunConfig config = config_of(source, more, known);
   config.sweep = {};
   std::erase_if(config.asked, [](const std::string& key) { return key.starts_with("sweep."); });
   return config;
@@ -139,15 +169,14 @@ std::vector<SpacePoint> corners_of(const Space& space, int64_t most) {
   return corners.points;
 }
 
-std::vector<std::string> corner_problems(const std::filesystem::path& file,
-                                         const std::vector<std::string>& sets, const Space& space,
+std::vector<std::string> corner_problems(const ConfigSource& source, const Space& space,
                                          const KnownKinds& known) {
   std::vector<std::string> lines;
   std::set<std::string> seen;
   for (const SpacePoint& corner : corners_of(space)) {
     const TrialValues values = space.values_of(corner);
     try {
-      trial_config(file, sets, values, known);
+      trial_config(source, values, known);
     } catch (const ConfigError& error) {
       std::vector<std::string> shown;
       for (const auto& [key, value] : values) shown.push_back(key + "=" + value);

@@ -29,7 +29,7 @@ class Corner : public ::testing::Test {
   }
   RunConfig config() const { return read_config(file_, {}, kKnown); }
   std::vector<std::string> problems() const {
-    return corner_problems(file_, {}, space_of(config()), kKnown);
+    return corner_problems(config_source(file_, {}, kKnown), space_of(config()), kKnown);
   }
 
   testing::TemporaryFolder folder_;
@@ -47,7 +47,7 @@ TEST_F(Corner, a_valid_space_has_no_problem_and_its_trials_are_runs_without_a_sw
   write(kOptimizers);
   EXPECT_EQ(join(problems(), "\n"), "");
   const RunConfig trial = trial_config(
-      file_, {"run.steps=50"},
+      config_source(file_, {"run.steps=50"}, kKnown),
       {{"optimizer.kind", "sgd"}, {"optimizer.momentum", "0.75"}, {"model.hidden", "[64, 64]"}},
       kKnown);
   EXPECT_EQ(trial.optimizer.momentum, 0.75);
@@ -103,6 +103,19 @@ TEST_F(Corner, every_problem_of_every_corner_is_told_once_with_its_values) {
   }
   TANREN_EXPECT_CONTAINS(all, "(nearest: adamw)");
   TANREN_EXPECT_CONTAINS(all, "model.hidden must be a list of whole numbers, not 'many'");
+}
+
+TEST_F(Corner, a_source_is_read_alike_when_its_file_and_the_working_folder_are_gone) {
+  write(kOptimizers);
+  const ConfigSource source = config_source(file_, {"data.eval.path=c.csv"}, kKnown);
+  std::filesystem::remove(file_);
+  const RunConfig config = config_of(source, {"run.steps=200"}, kKnown);
+  EXPECT_EQ(config.run.name, "digits");
+  EXPECT_EQ(config.run.steps, 200);
+  EXPECT_EQ(config.data.train.path, (folder_.path() / "a.csv").string());
+  const std::string here = (std::filesystem::current_path() / "c.csv").string();
+  EXPECT_EQ(config.data.eval.path, here);
+  EXPECT_EQ(source.sets, std::vector<std::string>{"data.eval.path=" + here});
 }
 
 TEST(Corners, are_all_combinations_or_each_end_beside_the_first_and_the_last_of_the_others) {

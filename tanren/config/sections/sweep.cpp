@@ -1,6 +1,7 @@
 #include "tanren/config/sections/sweep.h"
 
 #include "tanren/base/text.h"
+#include "tanren/config/device_name.h"
 #include "tanren/config/fields.h"
 #include "tanren/config/objective_keys.h"
 #include "tanren/config/problems.h"
@@ -51,6 +52,15 @@ void fields(FieldList& add, SweepOptions& o) {
       "asha: of so many trials at a rung one goes on to the next, ≥ 2.");
   add("interval", &o.interval, Identity::free,
       "pbt: steps between exchanges, a multiple of evaluate.every; 0: evaluate.every.");
+  add("concurrent", &o.concurrent, Identity::free,
+      "Trials at a time, which share the cores and each device's memory; 0: one for each of "
+      "sweep.devices, 1 without them.");
+  add("devices", &o.devices, Identity::free,
+      "Devices of the trials that run at a time, each as run.device; []: run.device for all.");
+  add("timeout", &o.timeout, Identity::free,
+      "Seconds after which a trial without a log line and processor time is ended; 0: never.");
+  add("keep", &o.keep, Identity::free,
+      "Of so many of the best trials, and of paused ones, checkpoints and weights stay, ≥ 1.");
   add("space", &o.space, Identity::free,
       "Tables [[sweep.space]], a dimension each. With them the config is one for tanren sweep; "
       "tanren run trains it as it stands.");
@@ -69,6 +79,8 @@ bool may_not_have(std::string_view key) {
     return no.back() == '.' ? key.starts_with(no) : key == no;
   });
 }
+
+constexpr double kMostAtATime = 512;
 
 // Rates of a model, which have no tensors.
 constexpr std::string_view kRates[] = {
@@ -169,12 +181,20 @@ void check_scheduler(Problems& p, const RunConfig& config) {
 
 }  // namespace
 
-void check_sweep(Problems& p, const RunConfig& config) {
+void check_sweep(Problems& p, const RunConfig& config, const std::string& accelerator) {
   const SweepOptions& o = config.sweep;
   p.one_of("sweep.sampler", o.sampler, {"grid", "random", "tpe"});
   p.one_of("sweep.scheduler", o.scheduler, {"none", "asha", "pbt"});
   p.one_of("sweep.mode", o.mode, {"auto", "min", "max"});
   p.count("sweep.trials", o.trials, 0);
+  p.within("sweep.concurrent", static_cast<double>(o.concurrent), 0, kMostAtATime, true);
+  p.count("sweep.timeout", o.timeout, 0);
+  p.count("sweep.keep", o.keep, 1);
+  for (const std::string& name : o.devices) {
+    const auto device = read_device_name(name);
+    const bool is_there = device && device->kind == accelerator && device->index >= 0;
+    if (!is_there) p.one_of("sweep.devices", name, {"cpu", device_name(accelerator, 0)});
+  }
   if (o.space.empty()) {
     for (const std::string& key : p.changed) {
       p.check(!key.starts_with("sweep."),

@@ -29,6 +29,10 @@ struct SweepOptions {
   int64_t first_rung = 0;          // asha: steps of the first rung; 0: evaluate.every
   int64_t reduction = 4;           // asha: one of so many trials goes on to the next rung
   int64_t interval = 0;            // pbt: steps between exchanges; 0: evaluate.every
+  int64_t concurrent = 0;          // trials at a time; 0: one per device, 1 without devices
+  std::vector<std::string> devices;  // run.device of the trials, in turn; empty: that of the file
+  int64_t timeout = 600;           // seconds without a sign of life; 0: a trial may take any time
+  int64_t keep = 3;                // of how many of the best trials checkpoints and weights stay
   std::vector<DimensionOptions> space;
 };
 
