@@ -21,6 +21,11 @@ class ConfigError : public InputError {
  public:
   using InputError::InputError;
 };
+// No plan of the run fits memory.limit.
+class LimitError : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
 class DataError : public InputError {
  public:
   using InputError::InputError;

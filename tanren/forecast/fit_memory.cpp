@@ -223,7 +223,7 @@ std::string shorter(const FitInput& input, const Tried& least) {
   }
   others.erase(std::remove(others.begin(), others.end(), ""), others.end());
   for (const auto& other : others) text += "; " + other;
-  throw ConfigError(text);
+  throw LimitError(text);
 }
 
 }  // namespace

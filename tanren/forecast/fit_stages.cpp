@@ -165,7 +165,7 @@ std::string room_text(const FitInput& input, const Plan& plan, int64_t room) {
               ? std::string("; the device has less; memory.limit = \"none\" tries it all the same")
               : fmt::format("; a limit for this cut: memory.limit = \"{}MiB\"", mebibytes);
   for (const std::string& change : changes_that_fit(input, plan)) text += "; " + change;
-  throw ConfigError(text);
+  throw LimitError(text);
 }
 
 void tell_peaks(const FitInput& input, const TriedCut& tried, int64_t room, Plan& plan) {

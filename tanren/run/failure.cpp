@@ -19,7 +19,9 @@ bool is_any(const std::exception& error) {
 
 const char* cause_of(const std::exception& error) {
   if (is_any<NonFiniteError>(error)) return "non_finite";
-  if (is_any<MemoryError, c10::OutOfMemoryError, std::bad_alloc>(error)) return "memory";
+  if (is_any<MemoryError, LimitError, c10::OutOfMemoryError, std::bad_alloc>(error)) {
+    return "memory";
+  }
   if (is_any<DataError>(error)) return "data";
   if (is_any<DiskError, std::filesystem::filesystem_error>(error)) return "disk";
   try {

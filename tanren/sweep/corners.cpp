@@ -98,18 +98,23 @@ StudyOptions study_options_of(const RunConfig& config, int64_t steps) {
 
 ConfigSource config_source(const std::filesystem::path& file, const std::vector<std::string>& sets,
                            const KnownKinds& known) {
-  RunConfig config = read_config(file, sets, known);
-  ConfigSource source{.text = read_file(file),
-                      .file = std::filesystem::absolute(file).lexically_normal(),
-                      .sets = sets};
+  read_config(file, sets, known);  // also refuses what is no config file
+  return with_sets({.text = read_file(file),
+                    .file = std::filesystem::absolute(file).lexically_normal()},
+                   sets, known);
+}
+
+ConfigSource with_sets(ConfigSource source, const std::vector<std::string>& sets,
+                       const KnownKinds& known) {
+  RunConfig config = config_of(source, sets, known);
   const std::vector<Field> fields = fields_of(config);
-  for (std::string& set : source.sets) {
+  for (const std::string& set : sets) {
     const std::string key = current_key(set.substr(0, set.find('=')));
     const Field* field = find_field(fields, key);
     const bool is_path = field != nullptr && field->is<std::string>() &&
                          (field->info.text == TextKind::file ||
                           field->info.text == TextKind::file_or_name);
-    if (is_path) set = key + "=" + field->as<std::string>();
+    source.sets.push_back(is_path ? key + "=" + field->as<std::string>() : set);
   }
   return source;
 }

@@ -1,0 +1,43 @@
+// What a sweep is and where it lies: its config as it was written, and its folder:
+//   sweep.json                         the config's text, where it stood, and --set
+//   journal.jsonl                      what happened (tanren/sweep/journal.h)
+//   trials/0007/                       a run folder each; output.txt has what the run printed
+//   leaderboard.json, leaderboard.txt
+//   best                               link to the best trial
+// Used by the verb sweep and the files beside this one.
+#pragma once
+
+#include "tanren/sweep/corners.h"
+#include "cli/verbs.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace tanren::cli {
+
+struct SweepPlace {
+  std::filesystem::path folder;
+  ConfigSource source;
+  RunConfig config;  // with [sweep]
+  bool has_begun = false;
+
+  std::filesystem::path journal() const { return folder / "journal.jsonl"; }
+  std::filesystem::path trials() const { return folder / "trials"; }
+  std::filesystem::path trial(int64_t id) const;
+};
+
+// The sweep that `arguments` name by a config file or a sweep's folder, checked as far as no
+// process is needed: every problem of every corner of its space, and whether its folder is free or
+// of the same sweep. Writes nothing. ConfigError or InputError.
+SweepPlace read_sweep(const Arguments& arguments, const Registry& registry);
+
+// Writes sweep.json. RunError as write_file.
+void write_source(const SweepPlace& place);
+
+// The steps of a whole trial that the config itself says; 0: each trial knows its own.
+int64_t steps_of(const RunConfig& config);
+// Whether the sweep needs the steps of a whole trial, and only its plan knows them.
+bool needs_planned_steps(const RunConfig& config);
+
+}  // namespace tanren::cli

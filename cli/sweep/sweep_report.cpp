@@ -1,0 +1,103 @@
+#include "cli/sweep/sweep_report.h"
+
+#include "tanren/base/file.h"
+#include "tanren/base/names.h"
+#include "tanren/base/temporary.h"
+#include "tanren/base/text.h"
+#include "tanren/sweep/leaderboard.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+
+namespace tanren::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string name_of(int64_t trial) { return fmt::format("trial {:04}", trial); }
+
+}  // namespace
+
+void SweepReport::say(const std::string& line) const {
+  if (!quiet_) std::cout << line << std::endl;  // a reader of a pipe sees it at once
+}
+
+void SweepReport::begins(const Trial& trial, int64_t step) const {
+  const std::string goal = trial.until > 0 ? fmt::format(" until step {}", trial.until) : "";
+  const std::string alone = trial.alone ? ", alone" : "";
+  const std::string values = join(trial.sets(), " ");
+  if (trial.fork_of && step <= trial.fork_step) {
+    return say(fmt::format("{}: from trial {:04} at step {}{}{}: {}", name_of(trial.id),
+                           *trial.fork_of, trial.fork_step, goal, alone, values));
+  }
+  const std::string from = step > 0 ? fmt::format("from step {}", step) : "begins";
+  say(fmt::format("{}: {}{}{}: {}", name_of(trial.id), from, goal, alone, values));
+}
+
+void SweepReport::told(const Trial& trial) const {
+  const TrialRecord& record = study_.records()[static_cast<size_t>(trial.id)];
+  if (record.value) {
+    const std::string step = record.step > 0 ? fmt::format(" at step {}", record.step) : "";
+    const bool is_best = study_.best() == &record;
+    return say(fmt::format("{}: {} {}{}{}", name_of(trial.id), study_.options().metric,
+                           shown(*record.value), step, is_best ? ", the best so far" : ""));
+  }
+  say(fmt::format("{}: {}{}", name_of(trial.id), state_text(study_, record),
+                  record.reason.empty() ? "" : ": " + record.reason));
+}
+
+bool SweepReport::is_kept(const TrialRecord& record) const {
+  if (record.state == TrialState::running || record.state == TrialState::waiting) return true;
+  if (record.state == TrialState::paused && !study_.is_done()) return true;
+  const auto& all = study_.records();
+  return std::any_of(all.begin(), all.end(), [&](const TrialRecord& fork) {
+    return fork.state == TrialState::running && fork.fork_of == record.id &&
+           fork.begun == fork.fork_step;
+  });
+}
+
+void SweepReport::keep_files() {
+  int64_t num_best = 0;
+  for (const TrialRecord* record : ranked(study_)) {
+    if (record->same_as || removed_.count(record->id) > 0) continue;
+    if (record->value && num_best++ < place_.config.sweep.keep) continue;
+    if (is_kept(*record)) continue;
+    const fs::path folder = place_.trial(record->id);
+    std::error_code none;  // what cannot be removed stays
+    fs::remove_all(folder / "checkpoints", none);
+    for (const char* file : {"model.safetensors", "model.tanren.safetensors"}) {
+      fs::remove(folder / file, none);
+    }
+    fs::remove_all(folder / "quantized", none);
+    removed_.insert(record->id);
+  }
+}
+
+void SweepReport::link_best() const {
+  const TrialRecord* best = study_.best();
+  if (best == nullptr) return;
+  const fs::path link = place_.folder / "best";
+  const std::string target = (fs::path("trials") / place_.trial(best->id).filename()).string();
+  std::error_code none;  // a file system without links has none
+  if (fs::is_symlink(link, none) && fs::read_symlink(link, none) == target) return;
+  const fs::path made = make_temporary(
+      link, [&](const char* temporary) { return ::symlink(target.c_str(), temporary); });
+  if (made.empty()) return;
+  fs::rename(made, link, none);
+  if (none) fs::remove(made, none);
+}
+
+void SweepReport::write_files(bool at_last) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!at_last && now - written_ < std::chrono::seconds(1)) return;
+  link_best();
+  write_file(place_.folder / "leaderboard.json", leaderboard_json(study_));
+  write_file(place_.folder / "leaderboard.txt",
+             leaderboard_text(study_, study_.records().size()));
+  written_ = std::chrono::steady_clock::now();
+}
+
+}  // namespace tanren::cli

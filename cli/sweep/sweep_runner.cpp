@@ -1,0 +1,286 @@
+#include "cli/sweep/sweep_runner.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+#include "tanren/plan/probe_machine.h"
+#include "tanren/run/run_folder.h"
+#include "cli/sweep/trial_end.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+namespace tanren::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// After SIGTERM, for a trial that shows no life.
+constexpr std::chrono::seconds kMostGrace{10};
+
+// A process that was killed may hold its run folder a moment longer.
+void await_lock(const fs::path& folder) {
+  constexpr int kTries = 500;
+  const int lock = ::open((folder / "lock").c_str(), O_RDWR | O_CLOEXEC);
+  if (lock < 0) return;
+  for (int i = 0; i < kTries && ::flock(lock, LOCK_EX | LOCK_NB) != 0; ++i) {
+    if (errno != EWOULDBLOCK && errno != EINTR) break;
+    ::usleep(20'000);
+  }
+  ::close(lock);
+}
+
+// Opens the folder's output.txt to add to it, and makes the folder.
+int open_output(const fs::path& folder) {
+  const fs::path file = folder / kRunOutput;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  const int output =
+      error ? -1 : ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (output >= 0) return output;
+  throw RunError(fmt::format(
+      "[sweep] cannot write {} ({}); free space or give it rights, and start the same again: it "
+      "goes on",
+      file.string(), error ? error.message() : std::strerror(errno)));
+}
+
+// memory.limit of each of `sharers`; empty: as the config has it.
+std::string limit_share(const std::string& limit, int64_t sharers) {
+  constexpr double kAutomaticShare = 0.9;  // as of one run
+  if (sharers == 1 || limit == "none") return "";
+  const auto amount = limit == "auto" ? MemoryAmount{.share = kAutomaticShare}
+                                      : parse_memory(limit).value_or(MemoryAmount());
+  if (amount.bytes > 0) return to_text(std::max<int64_t>(1, amount.bytes / sharers));
+  return to_text(amount.share / static_cast<double>(sharers));
+}
+
+}  // namespace
+
+std::vector<TrialShare> shares_of(const RunConfig& config, int64_t cores) {
+  const std::vector<std::string>& devices = config.sweep.devices;
+  const int64_t asked = config.sweep.concurrent;
+  const auto num = asked > 0 ? asked : std::max<int64_t>(1, std::ssize(devices));
+  std::vector<TrialShare> shares(static_cast<size_t>(num));
+  for (size_t i = 0; i < shares.size(); ++i) {
+    if (!devices.empty()) shares[i].device = devices[i % devices.size()];
+    if (num > 1) shares[i].threads = std::max<int64_t>(1, cores / num);
+  }
+  for (TrialShare& share : shares) {
+    const auto sharers = std::count_if(shares.begin(), shares.end(), [&](const TrialShare& other) {
+      return other.device == share.device;
+    });
+    share.memory_limit = limit_share(config.memory.limit, sharers);
+  }
+  return shares;
+}
+
+SweepRunner::SweepRunner(const SweepPlace& place, Study& study, const Arguments& arguments,
+                         const Registry& registry)
+    : place_(place),
+      study_(study),
+      program_(arguments.program),
+      registry_(registry),
+      shares_(shares_of(place.config, probe_machine().cores)),
+      report_(place, study, arguments.quiet || arguments.json) {
+  for (char** entry = environ; *entry != nullptr; ++entry) environment_.emplace_back(*entry);
+  processes_.start_guard();
+}
+
+SweepRunner::Ending SweepRunner::run() {
+  try {
+    loop();
+    report_.keep_files();
+    report_.write_files(/*at_last=*/true);
+  } catch (...) {
+    stop_all();
+    throw;
+  }
+  if (!no_disk_.empty()) return Ending::no_disk;
+  return sent_ != 0 ? Ending::stopped : Ending::done;
+}
+
+void SweepRunner::loop() {
+  for (fill(); !running_.empty(); fill()) {
+    wait();
+    while (const auto signal = processes_.next_signal()) handle(*signal);
+    for (const ChildEnd& end : processes_.collect()) ended(end);
+    look_for_life();
+  }
+}
+
+void SweepRunner::fill() {
+  while (may_start()) {
+    if (!next_) next_ = study_.ask();
+    if (!next_) return;
+    const fs::path folder = place_.trial(next_->id);
+    if (is_there(*next_, folder, study_.options().metric)) {
+      const Trial trial = *std::exchange(next_, std::nullopt);
+      tell_reached(study_, trial, folder);
+      finish(trial);
+      continue;
+    }
+    if (next_->alone && !running_.empty()) return;
+    begin(*std::exchange(next_, std::nullopt));
+    // A signal may have come while the trials were few.
+    while (const auto signal = processes_.next_signal()) handle(*signal);
+  }
+}
+
+bool SweepRunner::may_start() const {
+  const bool is_alone = !running_.empty() && running_.front().trial.alone;
+  return sent_ == 0 && no_disk_.empty() && !is_alone && running_.size() < shares_.size();
+}
+
+size_t SweepRunner::free_place() const {
+  size_t place = 0;
+  const auto is_taken = [&](const Running& one) { return one.place == place; };
+  while (std::any_of(running_.begin(), running_.end(), is_taken)) ++place;
+  return place;
+}
+
+void SweepRunner::begin(const Trial& trial) {
+  const TrialRecord& record = study_.records()[static_cast<size_t>(trial.id)];
+  const fs::path folder = place_.trial(trial.id);
+  const int64_t newest = newest_step(folder);
+  const int64_t step = std::max<int64_t>({newest, record.fork_step, 0});
+  const size_t place = free_place();
+  TrialStart start{.id = trial.id,
+                   .values = trial.values,
+                   .fork_of = record.fork_of,
+                   .fork_step = record.fork_step,
+                   .share = shares_[place]};
+  if (trial.alone) start.share.memory_limit.clear();
+  // A whole trial ends by itself. One that was killed behind its goal, without the evaluation
+  // there, makes it up before its next update.
+  const int64_t whole = study_.options().steps;
+  if (trial.until > 0 && trial.until < whole) {
+    start.stop_after = std::max<int64_t>(1, trial.until - step);
+  }
+  await_lock(folder);
+  const int output = open_output(folder);
+  const auto in_place = [&](const std::vector<std::string>& /*arguments*/) {
+    study_.leave_journal();
+    return train_trial(place_, start, program_, registry_);
+  };
+  const pid_t pid = processes_.start({.program = program_,
+                                      .arguments = {program_},
+                                      .environment = environment_,
+                                      .out = output,
+                                      .err = output,
+                                      .in_place = in_place});
+  ::close(output);
+  running_.push_back({.child = num_started_++,
+                      .trial = trial,
+                      .place = place,
+                      .signs = LifeSigns(pid, folder / "log.jsonl", Clock::now())});
+  report_.begins(trial, step);
+}
+
+void SweepRunner::wait() {
+  const int64_t timeout = place_.config.sweep.timeout;
+  const int64_t milliseconds = timeout == 0 ? -1 : std::min<int64_t>(1000, timeout * 250);
+  pollfd heard{processes_.signals(), POLLIN, 0};
+  ::poll(&heard, 1, static_cast<int>(milliseconds));
+}
+
+void SweepRunner::handle(int signal) {
+  if (signal == SIGCHLD) return;
+  if (signal == SIGTSTP) return pause();
+  if (interrupts_.is_second(signal)) {
+    report_.say("[sweep] a second interrupt: the trials are killed");
+    return processes_.send(SIGKILL);
+  }
+  if (sent_ != 0) return;
+  sent_ = signal == SIGHUP ? SIGTERM : signal;
+  report_.say("[sweep] " + signal_text(signal) +
+              " came: the trials save and stop; Ctrl-C twice kills them");
+  processes_.send(sent_);
+}
+
+// Ctrl-Z stops only this process, and fg resumes only this one; passes both on.
+void SweepRunner::pause() {
+  processes_.send(SIGSTOP);
+  ::raise(SIGSTOP);
+  processes_.send(SIGCONT);
+}
+
+void SweepRunner::look_for_life() {
+  if (place_.config.sweep.timeout == 0) return;
+  const std::chrono::seconds timeout(place_.config.sweep.timeout);
+  const auto now = Clock::now();
+  for (Running& one : running_) {
+    if (one.stage == Stage::running && one.signs.silence(now) >= timeout) {
+      processes_.send(one.child, SIGTERM);
+      one.stage = Stage::asked;
+      one.until = now + std::min(timeout, kMostGrace);
+    } else if (one.stage == Stage::asked && now >= one.until) {
+      processes_.send(one.child, SIGKILL);
+      one.stage = Stage::killed;
+    }
+  }
+}
+
+void SweepRunner::ended(const ChildEnd& end) {
+  const auto found =
+      std::find_if(running_.begin(), running_.end(),
+                   [&](const Running& one) { return one.child == end.child; });
+  if (found == running_.end()) return;
+  const Running one = *found;
+  running_.erase(found);
+  const bool is_told = sent_ != 0 && (end.signal == sent_ || end.signal == SIGKILL);
+  if (is_told && one.stage == Stage::running) return;  // it goes on with the sweep
+  tell(one, end);
+}
+
+void SweepRunner::tell(const Running& one, const ChildEnd& end) {
+  const Trial& trial = one.trial;
+  const fs::path folder = place_.trial(trial.id);
+  const TrialEnd what = end_of_trial(end, folder);
+  const auto fail = [&](TrialOutcome outcome, const std::string& reason) {
+    study_.tell(trial, outcome, reason, last_step(folder));
+  };
+  if (one.stage != Stage::running && what.kind != TrialEnd::reached) {
+    fail(TrialOutcome::hung, fmt::format("no log line and no processor time for {} s",
+                                         place_.config.sweep.timeout));
+  } else if (what.kind == TrialEnd::no_disk) {
+    no_disk_ = what.reason;
+    return report_.say(fmt::format("trial {:04}: {}", trial.id, what.reason));
+  } else if (what.kind == TrialEnd::interrupted) {
+    if (sent_ != 0) return;
+    fail(TrialOutcome::failed, "a signal or run.max_time stopped it: " + last_output_line(folder));
+  } else if (what.kind == TrialEnd::reached) {
+    tell_reached(study_, trial, folder);
+  } else {
+    fail(what.outcome, what.reason);
+  }
+  finish(trial);
+}
+
+void SweepRunner::finish(const Trial& trial) {
+  report_.told(trial);
+  report_.keep_files();
+  report_.write_files(/*at_last=*/false);
+}
+
+// The journal knows them as running: they go on with the sweep.
+void SweepRunner::stop_all() {
+  processes_.send(SIGTERM);
+  while (processes_.any_left()) {
+    pollfd heard{processes_.signals(), POLLIN, 0};
+    ::poll(&heard, 1, -1);
+    while (const auto signal = processes_.next_signal()) {
+      if (signal == SIGINT && interrupts_.is_second(*signal)) processes_.send(SIGKILL);
+    }
+    processes_.collect();
+  }
+}
+
+}  // namespace tanren::cli

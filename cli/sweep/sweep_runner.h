@@ -1,0 +1,83 @@
+// The processes of a sweep: asks the study, starts a fork for each trial, watches them and tells
+// the study how they ended. This process keeps one thread and runs no tensor operation, so that
+// each fork may do both. Used by the verb sweep.
+#pragma once
+
+#include "tanren/sweep/study.h"
+#include "cli/launch/child_processes.h"
+#include "cli/stop_signals.h"
+#include "cli/sweep/life_signs.h"
+#include "cli/sweep/sweep_place.h"
+#include "cli/sweep/sweep_report.h"
+#include "cli/sweep/trial_run.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tanren::cli {
+
+// What a trial gets in each place of those that run at a time. `cores`: of this machine.
+std::vector<TrialShare> shares_of(const RunConfig& config, int64_t cores);
+
+class SweepRunner {
+ public:
+  enum class Ending { done, stopped, no_disk };
+
+  // All must outlive it.
+  SweepRunner(const SweepPlace& place, Study& study, const Arguments& arguments,
+              const Registry& registry);
+
+  // Returns when nothing runs: the study is done, a signal came or a disk is full. RunError if the
+  // journal or a report cannot be written; the trials were then asked to save and have ended.
+  Ending run();
+  // Of a full disk: the trial's line.
+  const std::string& reason() const { return no_disk_; }
+  const SweepReport& report() const { return report_; }
+
+ private:
+  using Clock = LifeSigns::Clock;
+  enum class Stage { running, asked, killed };  // of a trial that shows no life
+
+  struct Running {
+    size_t child = 0;  // as in ChildEnd
+    Trial trial;
+    size_t place = 0;  // its share
+    LifeSigns signs;
+    Stage stage = Stage::running;
+    Clock::time_point until = {};  // of the stage
+  };
+
+  void loop();
+  void fill();
+  bool may_start() const;
+  void begin(const Trial& trial);
+  size_t free_place() const;
+  void wait();
+  void handle(int signal);
+  void pause();
+  void look_for_life();
+  void ended(const ChildEnd& end);
+  void tell(const Running& one, const ChildEnd& end);
+  void finish(const Trial& trial);
+  void stop_all();
+
+  const SweepPlace& place_;
+  Study& study_;
+  std::string program_;
+  const Registry& registry_;
+  std::vector<TrialShare> shares_;
+  SweepReport report_;
+  ChildProcesses processes_{{.name = "sweep", .advice = "set sweep.concurrent lower"}};
+  std::vector<std::string> environment_;
+  size_t num_started_ = 0;
+  std::vector<Running> running_;
+  std::optional<Trial> next_;  // waits until nothing else runs
+  Interrupts interrupts_;
+  int sent_ = 0;  // the signal that asked all trials to stop; 0: none
+  std::string no_disk_;
+};
+
+}  // namespace tanren::cli

@@ -1,0 +1,110 @@
+#include "cli/sweep/trial_end.h"
+
+#include "tanren/base/file.h"
+#include "tanren/base/json_text.h"
+#include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
+#include "tanren/checkpoint/step_folders.h"
+#include "tanren/monitor/log_tail.h"
+#include "tanren/run/run_folder.h"
+#include "cli/sweep/trial_run.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+
+namespace tanren::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kResumableCode = 130;
+
+TrialEnd failed(TrialOutcome outcome, std::string reason) {
+  return {.kind = TrialEnd::failed, .outcome = outcome, .reason = std::move(reason)};
+}
+
+// "", or ": " and the line.
+std::string after_colon(const std::string& line) { return line.empty() ? "" : ": " + line; }
+
+bool is_finished(const fs::path& folder) {
+  const fs::path file = folder / "summary.json";
+  std::error_code none;
+  if (!fs::exists(file, none)) return false;
+  const nlohmann::json summary = parse_json(read_file(file));
+  return summary.is_object() && summary.value("status", nlohmann::json()) == "finished";
+}
+
+}  // namespace
+
+std::string last_output_line(const fs::path& folder) {
+  constexpr int64_t kMost = 16 << 10;
+  std::ifstream file(folder / kRunOutput, std::ios::binary | std::ios::ate);
+  const int64_t size = file ? static_cast<int64_t>(file.tellg()) : 0;
+  if (size <= 0) return "";
+  file.seekg(std::max<int64_t>(0, size - kMost));
+  std::string text(static_cast<size_t>(std::min(size, kMost)), '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  std::string last;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = trimmed(take_line(rest));
+    if (!line.empty()) last = line;
+  }
+  return one_line(last);
+}
+
+TrialEnd end_of_trial(const ChildEnd& end, const fs::path& folder) {
+  if (end.signal != 0) {
+    // What aborts says why before.
+    const std::string why = end.signal == SIGABRT ? after_colon(last_output_line(folder)) : "";
+    return failed(TrialOutcome::crashed, signal_text(end.signal) + why);
+  }
+  if (end.code == 0) return {.kind = TrialEnd::reached};
+  const std::string line = last_output_line(folder);
+  switch (end.code) {
+    case kResumableCode: return {.kind = TrialEnd::interrupted};
+    case kNoDiskCode: return {.kind = TrialEnd::no_disk, .reason = line};
+    case kDivergedCode: return failed(TrialOutcome::diverged, line);
+    case kRefusedCode: return failed(TrialOutcome::refused, line);
+    case kOutOfMemoryCode: return failed(TrialOutcome::out_of_memory, line);
+    case 1: return failed(TrialOutcome::failed, line);
+    default: break;
+  }
+  return failed(TrialOutcome::failed, fmt::format("exit code {}{}", end.code, after_colon(line)));
+}
+
+int64_t newest_step(const fs::path& folder) {
+  const auto steps = complete_steps(folder / "checkpoints");
+  return steps.empty() ? -1 : step_of(steps.back());
+}
+
+int64_t last_step(const fs::path& folder) {
+  const auto log = read_log_tail(folder / "log.jsonl");
+  return log ? log->step : 0;
+}
+
+bool is_there(const Trial& trial, const fs::path& folder, const std::string& metric) {
+  if (is_finished(folder)) return true;
+  if (trial.until == 0 || newest_step(folder) < trial.until) return false;
+  const auto values = evaluations_of(folder / "log.jsonl", metric);
+  return std::any_of(values.begin(), values.end(),
+                     [&](const auto& value) { return value.first == trial.until; });
+}
+
+void tell_reached(Study& study, const Trial& trial, const fs::path& folder) {
+  const auto values = evaluations_of(folder / "log.jsonl", study.options().metric);
+  std::optional<double> last;
+  for (const auto& [step, value] : values) {
+    if (trial.until > 0 && step > trial.until) break;
+    study.report(trial, step, value);
+    last = value;
+  }
+  if (last) return study.tell(trial, *last);
+  study.tell(trial, TrialOutcome::failed,
+             "no evaluation in its log has " + study.options().metric, last_step(folder));
+}
+
+}  // namespace tanren::cli

@@ -1,0 +1,86 @@
+#include "cli/sweep/trial_run.h"
+
+#include "tanren/base/text.h"
+#include "tanren/run/failure.h"
+#include "tanren/sweep/corners.h"
+#include "cli/train.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+
+namespace tanren::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The other trial's checkpoint is all that a fork begins with.
+void set_source(RunConfig& config, const fs::path& checkpoint) {
+  config.model.init_from.clear();
+  config.model.init_skip.clear();
+  config.model.init_rename.clear();
+  config.optimizer.init_from.clear();
+  for (auto& [name, own] : config.objectives) own.optimizer.init_from.clear();
+  config.run.fork_from = fs::absolute(checkpoint).lexically_normal().string();
+  config.asked.insert("run.fork_from");
+}
+
+int code_of(const Failure& failure, bool has_begun) {
+  if (failure.cause == "non_finite") return kDivergedCode;
+  if (failure.cause == "memory") return has_begun ? kOutOfMemoryCode : kRefusedCode;
+  return failure.cause == "disk" ? kNoDiskCode : 1;
+}
+
+}  // namespace
+
+RunConfig run_config_of(const SweepPlace& place, const TrialStart& start, const KnownKinds& known) {
+  const SweepOptions& sweep = place.config.sweep;
+  RunConfig config = trial_config(place.source, start.values, known);
+  config.run.name = fmt::format("{}-{:04}", place.config.run.name, start.id);
+  if (!start.share.device.empty()) config.run.device = start.share.device;
+  if (config.run.threads == 0) config.run.threads = start.share.threads;
+  if (!start.share.memory_limit.empty()) {
+    config.memory.limit = start.share.memory_limit;
+    config.asked.insert("memory.limit");
+  }
+  if (start.stop_after > 0) config.run.stop_after = start.stop_after;
+  if (start.fork_of) {
+    const fs::path steps = place.trial(*start.fork_of) / "checkpoints";
+    set_source(config, steps / ("step-" + to_text(start.fork_step)));
+  }
+  if (sweep.scheduler == "pbt" && config.checkpoint.every > 0) {
+    // A trial may go on to the next exchange before another one has forked it at the last.
+    const int64_t interval = sweep.interval > 0 ? sweep.interval : config.evaluate.every;
+    const int64_t between = interval / config.checkpoint.every + 2;
+    config.checkpoint.keep = std::max(config.checkpoint.keep, between);
+  }
+  return config;
+}
+
+int train_trial(const SweepPlace& place, const TrialStart& start, const std::string& program,
+                const Registry& registry) noexcept {
+  Arguments arguments;
+  arguments.program = program;
+  bool has_begun = false;
+  int code = 0;
+  std::string reason;
+  try {
+    const auto named = [&] {
+      return Named{.config = run_config_of(place, start, registry.known()),
+                   .folder = place.trial(start.id),
+                   .began = {}};
+    };
+    code = train(arguments, registry, named, [&] { has_begun = true; });
+  } catch (...) {
+    const Failure failure = failure_of_current();
+    code = code_of(failure, has_begun);
+    reason = failure.reason + "\n";
+  }
+  std::cout.flush();
+  std::fflush(stdout);  // the reason is the last line
+  std::cerr << reason << std::flush;
+  return code;
+}
+
+}  // namespace tanren::cli
