@@ -15,6 +15,7 @@ int predict(const Arguments& arguments, const Registry& registry);
 int generate(const Arguments& arguments, const Registry& registry);
 int launch(const Arguments& arguments, const Registry& registry);
 int summary(const Arguments& arguments, const Registry& registry);
+int sweep(const Arguments& arguments, const Registry& registry);
 int anatomy(const Arguments& arguments, const Registry& registry);
 int quantize(const Arguments& arguments, const Registry& registry);
 int convert(const Arguments& arguments, const Registry& registry);
@@ -129,6 +130,16 @@ void generate_options(CLI::App& command, Arguments& arguments) {
       "generate.");
 }
 
+void sweep_options(CLI::App& command, Arguments& arguments) {
+  file_option(command, arguments, "config.toml with [[sweep.space]], or folder of a sweep");
+  json_option(command, arguments);
+  verbose_option(command, arguments);
+  config_options(command, arguments, "Folder of the sweep (default: sweeps/<run.name>)");
+  command.footer(
+      "Ctrl-C, SIGTERM and SIGHUP save the trials and stop: exit code 130. The same command, or "
+      "tanren sweep FOLDER, goes on, also after a kill.");
+}
+
 void anatomy_options(CLI::App& command, Arguments& arguments) {
   file_option(command, arguments, kConfigOrRun);
   json_option(command, arguments);
@@ -229,6 +240,8 @@ const std::vector<Verb>& verbs() {
        launch_options, launch},
       {"summary", "Show the model module by module: shapes, parameters, multiply-adds, memory",
        plan_options, summary, /*on_ranks=*/false, /*may_meet_torch=*/true},
+      {"sweep", "Search for good values of a config's keys; each trial is a run", sweep_options,
+       sweep, /*on_ranks=*/false, /*may_meet_torch=*/true},
       {"anatomy", "Run a few steps and report where time and memory go: operations, blocks, stages",
        anatomy_options, anatomy, /*on_ranks=*/false, /*may_meet_torch=*/true},
       {"quantize", "Write a trained model with 8-bit weights, and say what they cost and save",

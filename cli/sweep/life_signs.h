@@ -18,6 +18,8 @@ class LifeSigns {
   // The time since the last sign, as of this look. A thread that only wakes now and then gives none:
   // a sign is a hundredth of a processor since the last one.
   Clock::duration silence(Clock::time_point now);
+  // The time until now does not count: the process was paused.
+  void begin_anew(Clock::time_point now) { last_ = now; }
 
  private:
   pid_t pid_;

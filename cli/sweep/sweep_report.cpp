@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string name_of(int64_t trial) { return fmt::format("trial {:04}", trial); }
+std::string trial_name(int64_t trial) { return fmt::format("trial {:04}", trial); }
 
 }  // namespace
 
@@ -30,11 +30,11 @@ void SweepReport::begins(const Trial& trial, int64_t step) const {
   const std::string alone = trial.alone ? ", alone" : "";
   const std::string values = join(trial.sets(), " ");
   if (trial.fork_of && step <= trial.fork_step) {
-    return say(fmt::format("{}: from trial {:04} at step {}{}{}: {}", name_of(trial.id),
+    return say(fmt::format("{}: from trial {:04} at step {}{}{}: {}", trial_name(trial.id),
                            *trial.fork_of, trial.fork_step, goal, alone, values));
   }
   const std::string from = step > 0 ? fmt::format("from step {}", step) : "begins";
-  say(fmt::format("{}: {}{}{}: {}", name_of(trial.id), from, goal, alone, values));
+  say(fmt::format("{}: {}{}{}: {}", trial_name(trial.id), from, goal, alone, values));
 }
 
 void SweepReport::told(const Trial& trial) const {
@@ -42,10 +42,10 @@ void SweepReport::told(const Trial& trial) const {
   if (record.value) {
     const std::string step = record.step > 0 ? fmt::format(" at step {}", record.step) : "";
     const bool is_best = study_.best() == &record;
-    return say(fmt::format("{}: {} {}{}{}", name_of(trial.id), study_.options().metric,
+    return say(fmt::format("{}: {} {}{}{}", trial_name(trial.id), study_.options().metric,
                            shown(*record.value), step, is_best ? ", the best so far" : ""));
   }
-  say(fmt::format("{}: {}{}", name_of(trial.id), state_text(study_, record),
+  say(fmt::format("{}: {}{}", trial_name(trial.id), state_text(study_, record),
                   record.reason.empty() ? "" : ": " + record.reason));
 }
 

@@ -129,8 +129,6 @@ void SweepRunner::fill() {
     }
     if (next_->alone && !running_.empty()) return;
     begin(*std::exchange(next_, std::nullopt));
-    // A signal may have come while the trials were few.
-    while (const auto signal = processes_.next_signal()) handle(*signal);
   }
 }
 
@@ -210,6 +208,7 @@ void SweepRunner::pause() {
   processes_.send(SIGSTOP);
   ::raise(SIGSTOP);
   processes_.send(SIGCONT);
+  for (Running& one : running_) one.signs.begin_anew(Clock::now());
 }
 
 void SweepRunner::look_for_life() {
@@ -272,12 +271,14 @@ void SweepRunner::finish(const Trial& trial) {
 
 // The journal knows them as running: they go on with the sweep.
 void SweepRunner::stop_all() {
+  constexpr std::chrono::seconds kToSave{60};
   processes_.send(SIGTERM);
-  while (processes_.any_left()) {
+  const auto until = Clock::now() + kToSave;
+  while (processes_.any_left() && Clock::now() < until) {
     pollfd heard{processes_.signals(), POLLIN, 0};
-    ::poll(&heard, 1, -1);
+    ::poll(&heard, 1, 100);
     while (const auto signal = processes_.next_signal()) {
-      if (signal == SIGINT && interrupts_.is_second(*signal)) processes_.send(SIGKILL);
+      if (interrupts_.is_second(*signal)) processes_.send(SIGKILL);
     }
     processes_.collect();
   }

@@ -23,14 +23,14 @@ namespace {
 
 constexpr int kResumableCode = 130;
 
-TrialEnd failed(TrialOutcome outcome, std::string reason) {
+TrialEnd failed_with(TrialOutcome outcome, std::string reason) {
   return {.kind = TrialEnd::failed, .outcome = outcome, .reason = std::move(reason)};
 }
 
 // "", or ": " and the line.
 std::string after_colon(const std::string& line) { return line.empty() ? "" : ": " + line; }
 
-bool is_finished(const fs::path& folder) {
+bool run_is_finished(const fs::path& folder) {
   const fs::path file = folder / "summary.json";
   std::error_code none;
   if (!fs::exists(file, none)) return false;
@@ -60,20 +60,20 @@ TrialEnd end_of_trial(const ChildEnd& end, const fs::path& folder) {
   if (end.signal != 0) {
     // What aborts says why before.
     const std::string why = end.signal == SIGABRT ? after_colon(last_output_line(folder)) : "";
-    return failed(TrialOutcome::crashed, signal_text(end.signal) + why);
+    return failed_with(TrialOutcome::crashed, signal_text(end.signal) + why);
   }
   if (end.code == 0) return {.kind = TrialEnd::reached};
   const std::string line = last_output_line(folder);
   switch (end.code) {
     case kResumableCode: return {.kind = TrialEnd::interrupted};
     case kNoDiskCode: return {.kind = TrialEnd::no_disk, .reason = line};
-    case kDivergedCode: return failed(TrialOutcome::diverged, line);
-    case kRefusedCode: return failed(TrialOutcome::refused, line);
-    case kOutOfMemoryCode: return failed(TrialOutcome::out_of_memory, line);
-    case 1: return failed(TrialOutcome::failed, line);
+    case kDivergedCode: return failed_with(TrialOutcome::diverged, line);
+    case kRefusedCode: return failed_with(TrialOutcome::refused, line);
+    case kOutOfMemoryCode: return failed_with(TrialOutcome::out_of_memory, line);
+    case 1: return failed_with(TrialOutcome::failed, line);
     default: break;
   }
-  return failed(TrialOutcome::failed, fmt::format("exit code {}{}", end.code, after_colon(line)));
+  return failed_with(TrialOutcome::failed, fmt::format("exit code {}{}", end.code, after_colon(line)));
 }
 
 int64_t newest_step(const fs::path& folder) {
@@ -87,7 +87,7 @@ int64_t last_step(const fs::path& folder) {
 }
 
 bool is_there(const Trial& trial, const fs::path& folder, const std::string& metric) {
-  if (is_finished(folder)) return true;
+  if (run_is_finished(folder)) return true;
   if (trial.until == 0 || newest_step(folder) < trial.until) return false;
   const auto values = evaluations_of(folder / "log.jsonl", metric);
   return std::any_of(values.begin(), values.end(),

@@ -47,8 +47,8 @@ TEST_F(Completion, refuses_a_shell_that_it_does_not_know) {
 TEST_F(Completion, offers_verbs_and_then_the_flags_of_the_verb) {
   EXPECT_EQ(
       offered("tanren "),
-      "run plan eval predict generate launch summary anatomy quantize convert doctor monitor runs "
-      "help completion --help --version");
+      "run plan eval predict generate launch summary sweep anatomy quantize convert doctor monitor "
+      "runs help completion --help --version");
   EXPECT_EQ(offered("tanren pl"), "plan");
   EXPECT_EQ(offered("tanren predict --"), "--help --verbose --set --out --quiet --force");
   EXPECT_EQ(offered("tanren quantize --"), "--help --json --verbose --set --out --quiet --force");
