@@ -49,10 +49,12 @@ RunConfig run_config_of(const SweepPlace& place, const TrialStart& start, const 
     const fs::path steps = place.trial(*start.fork_of) / "checkpoints";
     set_source(config, steps / ("step-" + to_text(start.fork_step)));
   }
-  if (sweep.scheduler == "pbt" && config.checkpoint.every > 0) {
-    // A trial may go on to the next exchange before another one has forked it at the last.
+  if (sweep.scheduler == "pbt") {
+    // A trial may go on to the next exchange, and be stopped on the way, before another one has
+    // forked it at the last.
     const int64_t interval = sweep.interval > 0 ? sweep.interval : config.evaluate.every;
-    const int64_t between = interval / config.checkpoint.every + 2;
+    const int64_t every = config.checkpoint.every;
+    const int64_t between = (every > 0 ? interval / every : 0) + 3;
     config.checkpoint.keep = std::max(config.checkpoint.keep, between);
   }
   return config;

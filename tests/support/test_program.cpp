@@ -1,4 +1,4 @@
-// tanren with three more models, for tests of processes.
+// tanren with four more models, for tests of processes.
 // torch_dropout: uses torch's own dropout, which draws from the process's generator. Each rank
 // appends what it drew in training to $TORCH_DROPOUT_DRAWS<rank>, a line per forward.
 // waiting: an mlp whose predict call number $WAIT_AT (from 1) creates the file $WAIT_FILE<rank> and
@@ -6,6 +6,8 @@
 // mortal: an mlp whose process kills itself when it comes to $DIE_POINT for the $DIE_AT-th time
 // (from 1): the "forward" or the "backward" of a microbatch (the latter on the last stage alone),
 // an "update" by AdamW, or an "evaluation" of a batch.
+// hanging: an mlp whose first forward in training never ends, whatever signal comes, and uses no
+// processor time.
 #include "tanren/cli.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/registry.h"
@@ -114,6 +116,17 @@ tanren::Task mortal(tanren::ModelOptions options, const tanren::DataInfo& info) 
   return task;
 }
 
+tanren::Task hanging(tanren::ModelOptions options, const tanren::DataInfo& info) {
+  options.kind = "mlp";
+  tanren::Task task = tanren::ModelRegistry().make(options, info);
+  auto& forward = task.phases.front().forward;
+  forward = [inner = std::move(forward)](const tanren::Batch& batch) {
+    while (!tanren::is_dry(batch["inputs"])) ::pause();
+    return inner(batch);
+  };
+  return task;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -127,6 +140,7 @@ int main(int argc, char** argv) {
       });
   models.add("waiting", waiting);
   models.add("mortal", mortal);
+  models.add("hanging", hanging);
   if (dies_at("update")) at::addGlobalCallback(at::RecordFunctionCallback(see_update));
   return tanren::cli::main(argc, argv, models);
 }

@@ -1,0 +1,156 @@
+// What the verb sweep decides without a process of a trial: shares of the machine, what an end
+// means, and whether a process lives.
+#include "tanren/base/testing.h"
+#include "tanren/monitor/process_state.h"
+#include "tanren/run/run_folder.h"
+#include "cli/sweep/life_signs.h"
+#include "cli/sweep/sweep_runner.h"
+#include "cli/sweep/trial_end.h"
+#include "cli/sweep/trial_run.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <limits>
+
+namespace tanren::cli {
+namespace {
+
+RunConfig with(int64_t concurrent, const std::vector<std::string>& devices,
+               const std::string& limit) {
+  RunConfig config;
+  config.sweep.concurrent = concurrent;
+  config.sweep.devices = devices;
+  config.memory.limit = limit;
+  return config;
+}
+
+TEST(TrialShares, are_all_of_the_machine_for_one_trial_at_a_time) {
+  const auto shares = shares_of(with(0, {}, "auto"), 8);
+  ASSERT_EQ(shares.size(), 1u);
+  EXPECT_EQ(shares[0].device, "");
+  EXPECT_EQ(shares[0].memory_limit, "");
+  EXPECT_EQ(shares[0].threads, 0);
+}
+
+TEST(TrialShares, of_several_have_their_part_of_cores_and_memory) {
+  const auto automatic = shares_of(with(3, {}, "auto"), 8);
+  ASSERT_EQ(automatic.size(), 3u);
+  for (const TrialShare& share : automatic) {
+    EXPECT_EQ(share.threads, 2);
+    EXPECT_NEAR(std::stod(share.memory_limit), 0.3, 1e-12);
+  }
+  EXPECT_EQ(shares_of(with(4, {}, "8GiB"), 2)[3].memory_limit, "2147483648");
+  EXPECT_EQ(shares_of(with(4, {}, "8GiB"), 2)[3].threads, 1);
+  EXPECT_EQ(shares_of(with(2, {}, "0.5"), 2)[0].memory_limit, "0.25");
+  EXPECT_EQ(shares_of(with(2, {}, "none"), 2)[0].memory_limit, "");
+}
+
+TEST(TrialShares, are_one_for_each_device_or_parts_of_it) {
+  const auto each = shares_of(with(0, {"cuda:0", "cuda:1"}, "auto"), 8);
+  ASSERT_EQ(each.size(), 2u);
+  EXPECT_EQ(each[0].device, "cuda:0");
+  EXPECT_EQ(each[1].device, "cuda:1");
+  EXPECT_EQ(each[1].memory_limit, "");
+  const auto three = shares_of(with(3, {"cuda:0", "cuda:1"}, "0.8"), 8);
+  ASSERT_EQ(three.size(), 3u);
+  EXPECT_EQ(three[2].device, "cuda:0");
+  EXPECT_EQ(three[0].memory_limit, "0.4");
+  EXPECT_EQ(three[1].memory_limit, "");
+}
+
+class TrialFolder : public ::testing::Test {
+ protected:
+  TrialEnd end(int code, int signal = 0) {
+    return end_of_trial({.code = code, .signal = signal}, folder_.path());
+  }
+  void checkpoint(int64_t step) {
+    const auto folder = folder_.path() / "checkpoints" / ("step-" + std::to_string(step));
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "COMPLETE").close();
+  }
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(TrialFolder, says_why_its_process_ended) {
+  folder_.file(kRunOutput, "step 1\n[memory] no room\n\n");
+  EXPECT_EQ(end(0).kind, TrialEnd::reached);
+  EXPECT_EQ(end(130).kind, TrialEnd::interrupted);
+  EXPECT_EQ(end(kNoDiskCode).kind, TrialEnd::no_disk);
+  const std::pair<int, TrialOutcome> failures[] = {{1, TrialOutcome::failed},
+                                                   {kDivergedCode, TrialOutcome::diverged},
+                                                   {kRefusedCode, TrialOutcome::refused},
+                                                   {kOutOfMemoryCode, TrialOutcome::out_of_memory}};
+  for (const auto& [code, outcome] : failures) {
+    EXPECT_EQ(end(code).kind, TrialEnd::failed);
+    EXPECT_EQ(end(code).outcome, outcome);
+    EXPECT_EQ(end(code).reason, "[memory] no room");
+  }
+  EXPECT_EQ(end(7).reason, "exit code 7: [memory] no room");
+  EXPECT_EQ(end(0, SIGKILL).outcome, TrialOutcome::crashed);
+  EXPECT_EQ(end(0, SIGKILL).reason, "signal 9 (Killed)");
+  EXPECT_EQ(end(0, SIGABRT).reason, "signal 6 (Aborted): [memory] no room");
+}
+
+TEST_F(TrialFolder, is_where_the_trial_was_to_come_only_with_checkpoint_and_evaluation) {
+  const Trial trial{.id = 0, .until = 8};
+  EXPECT_FALSE(is_there(trial, folder_.path(), "loss"));
+  folder_.file("log.jsonl",
+               "{\"attempt\":4,\"step\":4}\n{\"evaluation\":{\"loss\":0.5},\"step\":4}\n");
+  checkpoint(8);
+  EXPECT_FALSE(is_there(trial, folder_.path(), "loss"));
+  folder_.file("log.jsonl",
+               "{\"evaluation\":{\"loss\":0.5},\"step\":4}\n{\"attempt\":8,\"step\":8}\n"
+               "{\"evaluation\":{\"loss\":0.25},\"step\":8}\n");
+  EXPECT_TRUE(is_there(trial, folder_.path(), "loss"));
+  EXPECT_FALSE(is_there(trial, folder_.path(), "accuracy"));
+  std::filesystem::remove_all(folder_.path() / "checkpoints");
+  EXPECT_FALSE(is_there(trial, folder_.path(), "loss"));
+  folder_.file("summary.json", "{\"status\":\"finished\"}");  // early_stop ended it before
+  EXPECT_TRUE(is_there(trial, folder_.path(), "loss"));
+  EXPECT_EQ(last_step(folder_.path()), 8);
+}
+
+TEST_F(TrialFolder, tells_the_value_at_its_goal_and_all_before) {
+  Study study({{.key = "a", .values = {"1", "2", "3"}}},
+              {.sampler = "grid", .scheduler = "none", .steps = 8});
+  folder_.file("log.jsonl",
+               "{\"evaluation\":{\"value\":0.5},\"step\":4}\n"
+               "{\"evaluation\":{\"value\":0.25},\"step\":8}\n"
+               "{\"evaluation\":{\"value\":0.75},\"step\":12}\n");
+  tell_reached(study, *study.ask(), folder_.path());
+  const std::vector<std::pair<int64_t, double>> metrics = {{4, 0.5}, {8, 0.25}};
+  EXPECT_EQ(study.records()[0].metrics, metrics);
+  EXPECT_EQ(study.records()[0].value, 0.25);
+  folder_.file("log.jsonl", "{\"evaluation\":{\"value\":null},\"step\":8}\n");
+  tell_reached(study, *study.ask(), folder_.path());
+  EXPECT_EQ(study.records()[1].outcome, TrialOutcome::diverged);
+  folder_.file("log.jsonl", "{\"evaluation\":{\"other\":1},\"step\":8}\n");
+  tell_reached(study, *study.ask(), folder_.path());
+  EXPECT_EQ(study.records()[2].outcome, TrialOutcome::failed);
+  EXPECT_EQ(study.records()[2].reason, "no evaluation in its log has value");
+}
+
+TEST_F(TrialFolder, shows_life_by_its_log_and_its_process_by_processor_time) {
+  using std::chrono::seconds;
+  const auto start = LifeSigns::Clock::now();
+  // A process of which nobody knows anything.
+  LifeSigns still(std::numeric_limits<pid_t>::max(), folder_.path() / "log.jsonl", start);
+  EXPECT_EQ(still.silence(start + seconds(5)), seconds(5));
+  folder_.file("log.jsonl", "a line\n");
+  EXPECT_EQ(still.silence(start + seconds(6)), seconds(0));
+  EXPECT_EQ(still.silence(start + seconds(9)), seconds(3));
+  still.begin_anew(start + seconds(20));
+  EXPECT_EQ(still.silence(start + seconds(21)), seconds(1));
+  // This process has used some, and uses none between two looks.
+  const auto used = read_process(::getpid());
+  ASSERT_TRUE(used);
+  LifeSigns own(::getpid(), folder_.path() / "none", start);
+  volatile uint64_t sum = 0;
+  while (read_process(::getpid())->cpu_seconds < used->cpu_seconds + 0.1) sum = sum + 1;
+  EXPECT_EQ(own.silence(start + seconds(1)), seconds(0));
+  EXPECT_EQ(own.silence(start + seconds(1000)), seconds(999));
+}
+
+}  // namespace
+}  // namespace tanren::cli

@@ -1,0 +1,75 @@
+// For tests of the verb sweep as a user starts it, on the small classifier of CommandRun.
+// Torch-free. Included by tests only.
+#pragma once
+
+#include "tests/support/command_run.h"
+
+#include <chrono>
+#include <set>
+
+namespace tanren::testing {
+
+// Waits up to a minute.
+template <typename Condition>
+bool soon(const Condition& condition) {
+  for (int i = 0; i < 6000; ++i) {
+    if (condition()) return true;
+    ::usleep(10'000);
+  }
+  return false;
+}
+
+class SweepRun : public CommandRun {
+ protected:
+  static std::string dimension(const std::string& key, const std::string& lines) {
+    return "[[sweep.space]]\nkey = \"" + key + "\"\n" + lines + "\n";
+  }
+  // Writes NAME.toml: the classifier's config with a [sweep] of these lines.
+  void write(const std::string& name, const std::string& keys, const std::string& space) {
+    folder_.file(name + ".toml", config("train.csv", "eval.csv") + "[sweep]\n" + keys + "\n" + space);
+  }
+  // Starts `program` in the test's folder, as a process that signals reach.
+  Child start(const std::string& program, const std::vector<std::string>& words,
+              const std::vector<std::string>& environment = {}) const {
+    std::vector<std::string> command = {program};
+    command.insert(command.end(), words.begin(), words.end());
+    return forked_child(command, environment);
+  }
+
+  nlohmann::json leaderboard(const std::string& out) const {
+    return nlohmann::json::parse(read_file(at(out) / "leaderboard.json"));
+  }
+  // The entries by trial; expects each once.
+  std::vector<nlohmann::json> trials(const std::string& out) const {
+    const nlohmann::json board = leaderboard(out);
+    std::vector<nlohmann::json> found(board["trials"].size());
+    for (const auto& entry : board["trials"]) {
+      const auto id = entry["trial"].get<size_t>();
+      EXPECT_LT(id, found.size());
+      if (id >= found.size()) continue;
+      EXPECT_TRUE(found[id].is_null()) << "trial " << id << " is there twice";
+      found[id] = entry;
+    }
+    return found;
+  }
+  static std::string trial(int64_t id) {
+    const std::string number = std::to_string(id);
+    return "/trials/" + std::string(4 - number.size(), '0') + number;
+  }
+  // --set of a trial's values, for a shell.
+  static std::string sets(const nlohmann::json& entry) {
+    std::string text;
+    for (const auto& [key, value] : entry["values"].items()) {
+      text += " --set '" + key + "=" + value.get<std::string>() + "'";
+    }
+    return text;
+  }
+  std::vector<nlohmann::json> journal(const std::string& out) const {
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(read_file(at(out) / "journal.jsonl"));
+    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+};
+
+}  // namespace tanren::testing

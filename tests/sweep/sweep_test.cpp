@@ -1,0 +1,299 @@
+// `tanren sweep` as a user starts it: trials are runs, each outcome is told, and a sweep that was
+// stopped or killed goes on as if it had not been. TANREN_SWEEP_KILLS is the number of kills of
+// each sweep, for scripts/soak.
+#include "tests/sweep/sweep_run.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <random>
+
+namespace tanren::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+
+const std::string kTestProgram = TANREN_TEST_PROGRAM;
+
+const std::string kAdam = "values = [0.1, 0.01]";
+const std::string kRange = "low = 1e-4\nhigh = 0.1\nscale = \"log\"";
+
+class Sweep : public SweepRun {};
+
+TEST_F(Sweep, of_a_grid_trains_each_combination_as_an_ordinary_run) {
+  write("grid", "sampler = \"grid\"\nkeep = 1",
+        dimension("optimizer.learning_rate", kAdam) +
+            dimension("model.hidden", "values = [\"[8]\", \"[4, 4]\"]"));
+  const auto result = tanren("sweep grid.toml --out s");
+  ASSERT_EQ(result.code, 0) << result.output;
+  TANREN_EXPECT_CONTAINS(result.output, "s: 4 trials by loss");
+  TANREN_EXPECT_CONTAINS(result.output, "trial 0001: begins until step 8: ");
+  TANREN_EXPECT_CONTAINS(result.output, "TRIALS BY LOSS");
+  EXPECT_EQ(leaderboard("s")["done"], true);
+  const auto all = trials("s");
+  ASSERT_EQ(all.size(), 4u);
+  std::set<std::string> values;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::string folder = "s" + trial(static_cast<int64_t>(i));
+    const std::string alone = "alone" + std::to_string(i);
+    EXPECT_EQ(all[i]["state"], "finished");
+    EXPECT_EQ(all[i]["step"], 8);
+    values.insert(all[i]["values"].dump());
+    ASSERT_EQ(tanren("run run.toml --quiet --out " + alone + sets(all[i])).code, 0);
+    EXPECT_EQ(plain_log(folder), plain_log(alone));
+    const auto summary = nlohmann::json::parse(read_file(at(alone) / "summary.json"));
+    EXPECT_EQ(all[i]["value"], summary["evaluate.loss"]);
+    ASSERT_EQ(all[i]["metrics"].size(), 2u);
+    EXPECT_EQ(all[i]["metrics"][0][0], 4);
+    EXPECT_EQ(all[i]["metrics"][1][1], all[i]["value"]);
+    // Of the best one alone, what can be evaluated stays.
+    EXPECT_EQ(fs::exists(at(folder) / "checkpoints"), all[i]["rank"] == 1);
+    EXPECT_EQ(fs::exists(at(folder) / "model.safetensors"), all[i]["rank"] == 1);
+    EXPECT_EQ(read_file(at(folder) / "config.toml").find("[[sweep.space]]"), std::string::npos);
+    TANREN_EXPECT_CONTAINS(read_file(at(folder) / "output.txt"), "finished: 8 steps");
+  }
+  EXPECT_EQ(values.size(), 4u);
+  const auto best = leaderboard("s")["trials"][0];
+  EXPECT_TRUE(fs::equivalent(at("s/best"), at("s" + trial(best["trial"].get<int64_t>()))));
+  const auto evaluated = tanren("eval s/best --json");
+  ASSERT_EQ(evaluated.code, 0) << evaluated.output;
+  EXPECT_EQ(nlohmann::json::parse(evaluated.output)["evaluate.loss"], best["value"]);
+  // The last place in the table says nothing new: all is done.
+  const auto again = tanren("sweep s");
+  EXPECT_EQ(again.code, 0) << again.output;
+  EXPECT_EQ(again.output.find("begins"), std::string::npos) << again.output;
+}
+
+TEST_F(Sweep, by_halves_pauses_trials_and_resumes_the_best_as_if_never_paused) {
+  write("asha",
+        "sampler = \"random\"\nscheduler = \"asha\"\ntrials = 6\nreduction = 2\nfirst_rung = 4",
+        dimension("optimizer.learning_rate", kRange));
+  const auto result = tanren("sweep asha.toml --out s --set run.steps=16");
+  ASSERT_EQ(result.code, 0) << result.output;
+  TANREN_EXPECT_CONTAINS(result.output, ": from step 4 until step 8: ");
+  const auto all = trials("s");
+  ASSERT_EQ(all.size(), 6u);
+  int64_t steps = 0, whole = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto step = all[i]["step"].get<int64_t>();
+    steps += step;
+    EXPECT_TRUE(step == 4 || step == 8 || step == 16) << step;
+    EXPECT_EQ(all[i]["state"], step == 16 ? "finished" : "stopped");
+    if (step < 16) continue;
+    ++whole;
+    const std::string alone = "alone" + std::to_string(i);
+    ASSERT_EQ(
+        tanren("run run.toml --quiet --set run.steps=16 --out " + alone + sets(all[i])).code, 0);
+    EXPECT_EQ(plain_log("s" + trial(static_cast<int64_t>(i))), plain_log(alone));
+  }
+  EXPECT_GE(whole, 1);
+  EXPECT_LE(steps, 6 * 16 / 2 + 16);  // one of two goes on, at the first rung among 4 or fewer
+}
+
+TEST_F(Sweep, takes_the_steps_of_epochs_from_the_plan) {
+  write("asha",
+        "sampler = \"random\"\nscheduler = \"asha\"\ntrials = 3\nreduction = 2\nfirst_rung = 4",
+        dimension("optimizer.learning_rate", kRange));
+  const auto result =
+      tanren("sweep asha.toml --out s --set run.steps=none --set run.epochs=2");  // of 6 updates
+  ASSERT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(journal("s")[0]["steps"], 12);
+  EXPECT_EQ(leaderboard("s")["trials"][0]["step"], 12);
+  fs::remove(at("train.csv"));
+  expect_code("sweep asha.toml --out t --set run.steps=none --set run.epochs=2", 2, {"train.csv"});
+  EXPECT_FALSE(fs::exists(at("t")));
+}
+
+TEST_F(Sweep, of_a_population_forks_its_best) {
+  write("pbt", "sampler = \"random\"\nscheduler = \"pbt\"\ntrials = 4\ninterval = 4",
+        dimension("optimizer.learning_rate", kRange));
+  const auto result = tanren("sweep pbt.toml --out s --set run.steps=12");
+  ASSERT_EQ(result.code, 0) << result.output;
+  const auto all = trials("s");
+  ASSERT_EQ(all.size(), 6u);  // two exchanges, a fork at each
+  for (size_t i = 4; i < all.size(); ++i) {
+    const auto source = all[i]["fork_of"].get<int64_t>();
+    const int64_t step = i == 4 ? 4 : 8;
+    EXPECT_EQ(all[i]["fork_step"], step);
+    const std::string folder = "s" + trial(static_cast<int64_t>(i));
+    const auto lines = log(folder);
+    const auto first = std::find_if(lines.begin(), lines.end(),
+                                    [](const auto& line) { return line.contains("attempt"); });
+    ASSERT_NE(first, lines.end());
+    EXPECT_EQ((*first)["step"], step + 1);
+    EXPECT_NE(all[i]["values"], all[static_cast<size_t>(source)]["values"]);
+    TANREN_EXPECT_CONTAINS(read_file(at(folder) / "config.toml"),
+                           trial(source) + "/checkpoints/step-" + std::to_string(step));
+  }
+  int64_t finished = 0;
+  for (const auto& entry : all) finished += entry["state"] == "finished" ? 1 : 0;
+  EXPECT_EQ(finished, 4);
+}
+
+TEST_F(Sweep, that_meets_a_crash_a_hang_and_a_divergence_tells_them_and_goes_on) {
+  write("grid", "sampler = \"grid\"\nconcurrent = 2\ntimeout = 2",
+        dimension("model.kind", "values = [\"hanging\", \"mortal\", \"mlp\"]") +
+            dimension("optimizer.learning_rate", "values = [0.01, 1e30]\nwhen = \"model.kind=mlp\""));
+  Child sweep = start(kTestProgram, {"sweep", at("grid.toml"), "--out", at("s")},
+                      {"DIE_POINT=forward", "DIE_AT=3"});
+  ASSERT_EQ(sweep.ended(seconds(120)), 0) << sweep.text();
+  const auto all = trials("s");
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(all[0]["state"], "hung");
+  EXPECT_EQ(all[0]["reason"], "no log line and no processor time for 2 s");
+  EXPECT_EQ(all[1]["state"], "crashed");
+  EXPECT_EQ(all[1]["reason"], "signal 9 (Killed)");
+  EXPECT_LE(all[1]["step"].get<int64_t>(), 2);  // as far as its log was written
+  EXPECT_EQ(all[2]["state"], "finished");
+  EXPECT_EQ(all[2]["rank"], 1);
+  EXPECT_EQ(all[3]["state"], "diverged");
+  EXPECT_TRUE(all[3]["value"].is_null());
+  TANREN_EXPECT_CONTAINS(sweep.text(), "trial 0001: crashed: signal 9 (Killed)");
+}
+
+TEST_F(Sweep, whose_trials_share_memory_runs_once_more_alone_what_does_not_fit) {
+  // Weights, gradients and two moments: 103 MiB with 2600 units, 256 MiB with 4096.
+  write("grid", "sampler = \"grid\"\nconcurrent = 2",
+        dimension("model.hidden", "values = [\"[2600, 2600]\", \"[4096, 4096]\", \"[8]\"]"));
+  const auto result = tanren("sweep grid.toml --out s --set memory.limit=200MiB");
+  ASSERT_EQ(result.code, 0) << result.output;
+  const auto all = trials("s");
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0]["state"], "finished");
+  EXPECT_EQ(all[1]["state"], "too_large");
+  TANREN_EXPECT_CONTAINS(all[1]["reason"].get<std::string>(), "[plan] memory.limit 200 MiB is less");
+  EXPECT_EQ(all[2]["state"], "finished");
+  TANREN_EXPECT_CONTAINS(result.output, "trial 0000: waiting: [plan] memory.limit 100 MiB");
+  TANREN_EXPECT_CONTAINS(result.output, "trial 0000: begins until step 8, alone");
+  EXPECT_FALSE(fs::exists(at("s" + trial(1)) / "config.toml"));
+  EXPECT_TRUE(fs::exists(at("s" + trial(1)) / "output.txt"));
+}
+
+// Kills the sweep at random moments and lets it go on; expects what the undisturbed one left.
+TEST_F(Sweep, that_was_killed_goes_on_as_the_undisturbed_one) {
+  const char* asked = std::getenv("TANREN_SWEEP_KILLS");
+  const int kills = asked != nullptr ? std::atoi(asked) : 2;
+  const std::string rate = dimension("optimizer.learning_rate", kRange);
+  write("grid", "sampler = \"grid\"\n", dimension("optimizer.learning_rate", kAdam) +
+                                            dimension("clip.norm", "values = [1, 0.01]"));
+  write("random",
+        "sampler = \"random\"\nscheduler = \"asha\"\ntrials = 4\nreduction = 2\nfirst_rung = 4", rate);
+  write("tpe", "sampler = \"tpe\"\nscheduler = \"pbt\"\ntrials = 4\ninterval = 4", rate);
+  std::mt19937 random(7);
+  for (const std::string name : {"grid", "random", "tpe"}) {
+    const std::string set = " --set run.steps=12 --set checkpoint.every=3";
+    const auto began = std::chrono::steady_clock::now();
+    ASSERT_EQ(tanren("sweep " + name + ".toml --quiet --out whole_" + name + set).code, 0);
+    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::steady_clock::now() - began);
+    std::uniform_int_distribution<int64_t> moments(20, took.count() / 2);
+    for (int i = 0; i < kills; ++i) {
+      Child sweep =
+          start(TANREN_BINARY, {"sweep", at(name + ".toml"), "--quiet", "--out", at(name), "--set",
+                                "run.steps=12", "--set", "checkpoint.every=3"});
+      ::usleep(static_cast<useconds_t>(moments(random) * 1000));
+      sweep.signal(SIGKILL);
+      const int code = sweep.ended(seconds(60));
+      ASSERT_TRUE(code == 137 || code == 0) << code << sweep.text();
+    }
+    const auto last = tanren("sweep " + name + ".toml --quiet --out " + name + set);
+    ASSERT_EQ(last.code, 0) << last.output;
+    EXPECT_EQ(read_file(at(name) / "leaderboard.json"),
+              read_file(at("whole_" + name) / "leaderboard.json"));
+    const auto all = trials(name);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const std::string folder = trial(static_cast<int64_t>(i));
+      EXPECT_EQ(plain_log(name + folder), plain_log("whole_" + name + folder)) << folder;
+    }
+  }
+}
+
+TEST_F(Sweep, saves_its_trials_at_an_interrupt_and_is_alone_in_its_folder) {
+  write("grid", "sampler = \"grid\"\nconcurrent = 2", dimension("optimizer.learning_rate", kAdam));
+  const std::vector<std::string> words = {"sweep", at("grid.toml"), "--out", at("s"),
+                                          "--set", "run.steps=20000", "--set", "evaluate.every=10000"};
+  Child sweep = start(TANREN_BINARY, words);
+  ASSERT_TRUE(soon([&] {
+    std::error_code none;
+    return fs::file_size(at("s" + trial(0)) / "log.jsonl", none) > 100 && !none &&
+           fs::file_size(at("s" + trial(1)) / "log.jsonl", none) > 100 && !none;
+  }));
+  // A fork of it may do anything only as long as it has one thread.
+  const fs::path tasks = "/proc/" + std::to_string(sweep.pid()) + "/task";
+  EXPECT_EQ(std::distance(fs::directory_iterator(tasks), fs::directory_iterator()), 1);
+  expect_code("sweep s", 2, {"[sweep] another process writes s/journal.jsonl"});
+  sweep.signal(SIGINT);
+  ASSERT_EQ(sweep.ended(seconds(60)), 130) << sweep.text();
+  TANREN_EXPECT_CONTAINS(sweep.text(), "came: the trials save and stop");
+  TANREN_EXPECT_CONTAINS(sweep.text(), "stopped: 0 of 2 trials have ended; go on with: ");
+  for (int64_t id : {0, 1}) {
+    EXPECT_EQ(trials("s")[static_cast<size_t>(id)]["state"], "running");
+    const auto summary = nlohmann::json::parse(read_file(at("s" + trial(id)) / "summary.json"));
+    EXPECT_EQ(summary["status"], "stopped");
+  }
+  const auto last = tanren("sweep s");
+  ASSERT_EQ(last.code, 0) << last.output;
+  EXPECT_EQ(last.output.find("trial 0000: begins"), std::string::npos) << last.output;
+  for (const auto& entry : trials("s")) {
+    EXPECT_EQ(entry["state"], "finished");
+    EXPECT_EQ(entry["step"], 20000);
+  }
+}
+
+TEST_F(Sweep, may_grow_and_takes_no_other_config) {
+  const std::string rate = dimension("optimizer.learning_rate", kRange);
+  write("random", "sampler = \"random\"\ntrials = 2", rate);
+  ASSERT_EQ(tanren("sweep random.toml --quiet --out s").code, 0);
+  const std::string before = read_file(at("s/journal.jsonl"));
+  expect_code("sweep random.toml --out s --set model.hidden=[16]", 2,
+              {"s is of a sweep of another config (model.hidden: [8] → [16]); go back to it"});
+  expect_code("sweep s --set evaluate.every=2", 2, {"evaluate.every: 4 → 2"});
+  expect_code("sweep s --set sweep.sampler=tpe", 2, {"sampler"});
+  expect_code("sweep s --set sweep.trials=1", 2, {"it may only grow"});
+  expect_code("sweep s --out t", 2, {"goes on in its own folder; drop --out"});
+  EXPECT_EQ(read_file(at("s/journal.jsonl")), before);
+  ASSERT_EQ(tanren("sweep s --quiet --set sweep.trials=3").code, 0);
+  EXPECT_EQ(trials("s").size(), 3u);
+  // What it grew to stays, and where the config stood and where one is do not matter.
+  fs::create_directory(at("elsewhere"));
+  fs::remove(at("random.toml"));
+  const auto later = shell(forked_tanren() + " sweep ../s", at("elsewhere"));
+  EXPECT_EQ(later.code, 0) << later.output;
+  TANREN_EXPECT_CONTAINS(later.output, "../s: 3 trials by loss; 3 have begun, 3 have ended");
+}
+
+TEST_F(Sweep, refuses_bad_input_before_anything_is_written) {
+  const std::string rate = dimension("optimizer.learning_rate", kRange);
+  const auto refuses = [&](const std::string& arguments, const std::vector<std::string>& parts) {
+    expect_code("sweep " + arguments, 2, parts);
+    EXPECT_FALSE(fs::exists(at("sweeps"))) << arguments;
+  };
+  refuses("run.toml", {"run.toml has no [[sweep.space]]; add a table for each key"});
+  fs::create_directory(at("empty"));
+  refuses("empty", {"empty is no folder of a sweep (no sweep.json in it)"});
+  write("corner", "sampler = \"grid\"",
+        dimension("model.hidden", "values = [\"[8]\", \"[0]\"]") +
+            dimension("clip.norm", "values = [1, -1]"));
+  refuses("corner.toml", {"[sweep] model.hidden=[0] clip.norm=1: ",
+                          "[sweep] model.hidden=[8] clip.norm=-1: "});
+  write("key", "trials = 2", dimension("optimizer.learning_rat", kRange));
+  refuses("key.toml", {"there is no such key; nearest: optimizer.learning_rate"});
+  write("rungs", "trials = 2\nscheduler = \"asha\"\nfirst_rung = 3", rate);
+  refuses("rungs.toml", {"sweep.first_rung is 3 and evaluate.every is 4"});
+  write("stop", "trials = 2", rate);
+  refuses("stop.toml --set run.stop_after=3", {"run.stop_after is what ends trials"});
+  refuses("stop.toml --set sweep.keep=0", {"sweep.keep"});
+  refuses("stop.toml --set sweep.devices=gpu", {"sweep.devices"});
+  folder_.file("taken.txt", "mine");
+  fs::create_directory(at("taken"));
+  fs::rename(at("taken.txt"), at("taken/mine.txt"));
+  refuses("stop.toml --out taken", {"taken holds other files and no sweep"});
+  ASSERT_EQ(tanren("sweep stop.toml --quiet --out s").code, 0);
+  std::string text = read_file(at("s/journal.jsonl"));
+  text.replace(text.find("\"value\":"), 9, "\"value\":9");
+  folder_.file("s/journal.jsonl", text);
+  refuses("s", {"s/journal.jsonl:", "is not as it was written"});
+}
+
+}  // namespace
+}  // namespace tanren::testing
