@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace tanren {
 namespace {
 
@@ -81,6 +83,18 @@ TEST_F(LogTailOf, speed_counts_attempts_and_the_time_of_a_step_applied_ones) {
   EXPECT_EQ(tail->memory_bytes, 4096);
   EXPECT_EQ(tail->evaluation_step, 2);
   ASSERT_EQ(tail->evaluation.size(), 2u);  // null is no value
+}
+
+TEST_F(LogTailOf, the_evaluations_of_a_metric_are_all_there_in_their_order) {
+  const std::string log = folder_.file(
+      "log.jsonl", attempt_line(1, 1, "1") + kEvaluation + attempt_line(2, 2, "1") +
+                       "{\"evaluation\":{\"loss\":0.25},\"step\":4}\n{\"evaluation\":{\"lo");
+  using Values = std::vector<std::pair<int64_t, double>>;
+  EXPECT_EQ(evaluations_of(log, "loss"), (Values{{2, 0.5}, {4, 0.25}}));
+  const auto undefined = evaluations_of(log, "auroc");
+  ASSERT_EQ(undefined.size(), 1u);
+  EXPECT_TRUE(std::isnan(undefined[0].second));
+  EXPECT_TRUE(evaluations_of(folder_.path() / "none", "loss").empty());
 }
 
 TEST_F(LogTailOf, of_a_long_log_only_the_last_hundred_attempts_count) {

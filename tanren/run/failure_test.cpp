@@ -43,6 +43,7 @@ TEST(FailureOf, an_error_has_its_line_and_the_cause_of_its_type) {
   EXPECT_EQ(failure_of([] { throw DataError("d"); }).cause, "data");
   EXPECT_EQ(failure_of([] { throw DiskError("d"); }).cause, "disk");
   EXPECT_EQ(failure_of([] { throw ConfigError("c"); }).cause, "other");
+  EXPECT_EQ(failure_of([] { throw LimitError("[plan] memory.limit"); }).cause, "memory");
   // Another rank's: of which kind, the line alone tells.
   EXPECT_EQ(failure_of([] { throw CommError("[comm] rank 1: out of memory"); }).cause, "other");
 }

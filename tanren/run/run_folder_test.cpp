@@ -130,6 +130,13 @@ TEST_F(RunFolderOf, a_lock_that_is_a_link_into_nowhere_is_refused_and_not_waited
   EXPECT_TRUE(fs::is_symlink(at("run/lock")));
 }
 
+TEST_F(RunFolderOf, a_run_begins_beside_the_output_that_a_sweep_opened_for_it) {
+  fs::create_directory(at("run"));
+  folder_.file(std::string("run/") + kRunOutput, "");
+  RunFolder run(at("run"), config_of());
+  EXPECT_FALSE(run.has_begun());
+}
+
 TEST_F(RunFolderOf, a_folder_with_other_files_is_refused_and_left_as_it_was) {
   fs::create_directory(at("mine"));
   folder_.file("mine/notes.txt", "mine");

@@ -112,7 +112,7 @@ TEST_F(TrialFolder, is_where_the_trial_was_to_come_only_with_checkpoint_and_eval
 }
 
 TEST_F(TrialFolder, tells_the_value_at_its_goal_and_all_before) {
-  Study study({{.key = "a", .values = {"1", "2", "3"}}},
+  Study study(Space{{.key = "a", .values = {"1", "2", "3"}}},
               {.sampler = "grid", .scheduler = "none", .steps = 8});
   folder_.file("log.jsonl",
                "{\"evaluation\":{\"value\":0.5},\"step\":4}\n"

@@ -172,6 +172,15 @@ TEST(Sweep, keys_without_a_space_have_no_meaning) {
                   "sweep.trials has no meaning without [[sweep.space]]; add tables, or drop it");
 }
 
+TEST(Sweep, its_processes_have_bounds_and_devices_that_exist) {
+  const auto error = [](const std::string& line) { return error_of(sweep_of("trials = 8\n" + line + kRate)); };
+  EXPECT_EQ(error("concurrent = 2\ndevices = [\"cpu\"]\ntimeout = 0\nkeep = 1\n"), "accepted");
+  expect_contains(error("devices = [\"cpu\", \"gpu\"]\n"), "sweep.devices \"gpu\" is unknown");
+  expect_contains(error("concurrent = -1\n"), "sweep.concurrent is -1");
+  expect_contains(error("timeout = -1\n"), "sweep.timeout is -1");
+  expect_contains(error("keep = 0\n"), "sweep.keep is 0");
+}
+
 TEST(Sweep, a_condition_is_a_key_and_a_value) {
   using Condition = std::pair<std::string, std::string>;
   EXPECT_EQ(condition_of("a.b=c"), Condition("a.b", "c"));
