@@ -162,6 +162,20 @@ TEST_F(Examples, anatomy_trains_as_any_other_run) {
   TANREN_EXPECT_CONTAINS(plan.output, "128");
 }
 
+TEST_F(Examples, sweep_searches_with_the_file_that_run_trains_as_it_stands) {
+  const fs::path folder = kExamples / "sweep";
+  const auto swept = go(kTanren + " sweep " + (folder / "digits.toml").string() +
+                        ci_options(folder / "ci.toml") + " --out s");
+  ASSERT_EQ(swept.code, 0) << swept.output;
+  const auto board = nlohmann::json::parse(read_file(temporary_.path() / "s/leaderboard.json"));
+  EXPECT_EQ(board["trials"].size(), 6u);
+  EXPECT_EQ(board["trials"][0]["state"], "finished");
+  const auto evaluated = go(kTanren + " eval s/best --json");
+  ASSERT_EQ(evaluated.code, 0) << evaluated.output;
+  EXPECT_EQ(nlohmann::json::parse(evaluated.output)["evaluate.loss"], board["trials"][0]["value"]);
+  EXPECT_TRUE(trained(kTanren, "sweep/digits.toml").is_object());
+}
+
 TEST_F(Examples, digits_trains_with_group_norm) {
   const auto summary = trained(kTanren, "digits/run.toml");
   ASSERT_TRUE(summary.is_object());

@@ -15,8 +15,8 @@ class LifeSigns {
   using Clock = std::chrono::steady_clock;
 
   LifeSigns(pid_t pid, std::filesystem::path log, Clock::time_point now);
-  // The time since the last sign, as of this look. A thread that only wakes now and then gives none:
-  // a sign is a hundredth of a processor since the last one.
+  // The time since the last sign, as of this look. A sign is a log line, or a hundredth of a
+  // processor since the last sign: a thread that only wakes now and then gives none.
   Clock::duration silence(Clock::time_point now);
   // The time until now does not count: the process was paused.
   void begin_anew(Clock::time_point now) { last_ = now; }

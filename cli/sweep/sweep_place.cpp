@@ -7,7 +7,6 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/config/identity.h"
-#include "tanren/config/read_config.h"
 
 #include <nlohmann/json.hpp>
 
@@ -64,7 +63,8 @@ ConfigSource named_source(const Arguments& arguments, const KnownKinds& known) {
 void check_is_sweep(const Arguments& arguments, const RunConfig& config) {
   if (config.sweep.space.empty()) {
     throw ConfigError("[sweep] " + arguments.file +
-                      " has no [[sweep.space]]; add a table for each key whose values are searched");
+                      " has no [[sweep.space]]; add a table for each key whose values are "
+                      "searched");
   }
   if (config.run.stop_after) {
     throw ConfigError("[sweep] run.stop_after is what ends trials at their rungs; drop it");

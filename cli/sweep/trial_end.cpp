@@ -73,7 +73,8 @@ TrialEnd end_of_trial(const ChildEnd& end, const fs::path& folder) {
     case 1: return failed_with(TrialOutcome::failed, line);
     default: break;
   }
-  return failed_with(TrialOutcome::failed, fmt::format("exit code {}{}", end.code, after_colon(line)));
+  return failed_with(TrialOutcome::failed,
+                     fmt::format("exit code {}{}", end.code, after_colon(line)));
 }
 
 int64_t newest_step(const fs::path& folder) {

@@ -23,7 +23,7 @@ struct TrialEnd {
   };
   Kind kind = failed;
   TrialOutcome outcome = TrialOutcome::failed;
-  std::string reason;
+  std::string reason = {};
 };
 
 // Of a process of the folder's run that ended by itself.

@@ -34,8 +34,8 @@ struct BestEvaluation {
 std::optional<BestEvaluation> best_evaluation(const std::filesystem::path& log,
                                               const std::string& metric, bool lower_is_better);
 
-// Step and value of `metric` of each evaluation of a log, in its order; NaN: it was not finite. Reads
-// the whole log. Called by sweeps.
+// Step and value of `metric` of each evaluation of a log, in its order; NaN: it was not finite.
+// Reads the whole log. Called by sweeps.
 std::vector<std::pair<int64_t, double>> evaluations_of(const std::filesystem::path& log,
                                                        const std::string& metric);
 

@@ -114,6 +114,9 @@ ConfigSource with_sets(ConfigSource source, const std::vector<std::string>& sets
     const bool is_path = field != nullptr && field->is<std::string>() &&
                          (field->info.text == TextKind::file ||
                           field->info.text == TextKind::file_or_name);
+    std::erase_if(source.sets, [&](const std::string& before) {
+      return current_key(before.substr(0, before.find('='))) == key;
+    });
     source.sets.push_back(is_path ? key + "=" + field->as<std::string>() : set);
   }
   return source;

@@ -28,7 +28,8 @@ struct ConfigSource {
 // Reads the file and finds the paths in `sets`. ConfigError as read_config.
 ConfigSource config_source(const std::filesystem::path& file, const std::vector<std::string>& sets,
                            const KnownKinds& known);
-// The source with more of --set behind its own. ConfigError as read_config.
+// The source with more of --set, in place of its own of the same keys. ConfigError as
+// read_config.
 ConfigSource with_sets(ConfigSource source, const std::vector<std::string>& sets,
                        const KnownKinds& known);
 // As read_config reads the file with its sets and `more`. ConfigError with all problems.

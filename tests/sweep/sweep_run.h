@@ -26,7 +26,8 @@ class SweepRun : public CommandRun {
   }
   // Writes NAME.toml: the classifier's config with a [sweep] of these lines.
   void write(const std::string& name, const std::string& keys, const std::string& space) {
-    folder_.file(name + ".toml", config("train.csv", "eval.csv") + "[sweep]\n" + keys + "\n" + space);
+    const std::string text = config("train.csv", "eval.csv") + "[sweep]\n" + keys + "\n" + space;
+    folder_.file(name + ".toml", text);
   }
   // Starts `program` in the test's folder, as a process that signals reach.
   Child start(const std::string& program, const std::vector<std::string>& words,

@@ -133,7 +133,8 @@ TEST_F(Sweep, of_a_population_forks_its_best) {
 TEST_F(Sweep, that_meets_a_crash_a_hang_and_a_divergence_tells_them_and_goes_on) {
   write("grid", "sampler = \"grid\"\nconcurrent = 2\ntimeout = 2",
         dimension("model.kind", "values = [\"hanging\", \"mortal\", \"mlp\"]") +
-            dimension("optimizer.learning_rate", "values = [0.01, 1e30]\nwhen = \"model.kind=mlp\""));
+            dimension("optimizer.learning_rate",
+                      "values = [0.01, 1e30]\nwhen = \"model.kind=mlp\""));
   Child sweep = start(kTestProgram, {"sweep", at("grid.toml"), "--out", at("s")},
                       {"DIE_POINT=forward", "DIE_AT=3"});
   ASSERT_EQ(sweep.ended(seconds(120)), 0) << sweep.text();
@@ -161,7 +162,8 @@ TEST_F(Sweep, whose_trials_share_memory_runs_once_more_alone_what_does_not_fit) 
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[0]["state"], "finished");
   EXPECT_EQ(all[1]["state"], "too_large");
-  TANREN_EXPECT_CONTAINS(all[1]["reason"].get<std::string>(), "[plan] memory.limit 200 MiB is less");
+  TANREN_EXPECT_CONTAINS(all[1]["reason"].get<std::string>(),
+                         "[plan] memory.limit 200 MiB is less");
   EXPECT_EQ(all[2]["state"], "finished");
   TANREN_EXPECT_CONTAINS(result.output, "trial 0000: waiting: [plan] memory.limit 100 MiB");
   TANREN_EXPECT_CONTAINS(result.output, "trial 0000: begins until step 8, alone");
@@ -177,7 +179,8 @@ TEST_F(Sweep, that_was_killed_goes_on_as_the_undisturbed_one) {
   write("grid", "sampler = \"grid\"\n", dimension("optimizer.learning_rate", kAdam) +
                                             dimension("clip.norm", "values = [1, 0.01]"));
   write("random",
-        "sampler = \"random\"\nscheduler = \"asha\"\ntrials = 4\nreduction = 2\nfirst_rung = 4", rate);
+        "sampler = \"random\"\nscheduler = \"asha\"\ntrials = 4\nreduction = 2\nfirst_rung = 4",
+        rate);
   write("tpe", "sampler = \"tpe\"\nscheduler = \"pbt\"\ntrials = 4\ninterval = 4", rate);
   std::mt19937 random(7);
   for (const std::string name : {"grid", "random", "tpe"}) {
@@ -210,8 +213,9 @@ TEST_F(Sweep, that_was_killed_goes_on_as_the_undisturbed_one) {
 
 TEST_F(Sweep, saves_its_trials_at_an_interrupt_and_is_alone_in_its_folder) {
   write("grid", "sampler = \"grid\"\nconcurrent = 2", dimension("optimizer.learning_rate", kAdam));
-  const std::vector<std::string> words = {"sweep", at("grid.toml"), "--out", at("s"),
-                                          "--set", "run.steps=20000", "--set", "evaluate.every=10000"};
+  const std::vector<std::string> words = {
+      "sweep", at("grid.toml"),   "--out", at("s"),
+      "--set", "run.steps=20000", "--set", "evaluate.every=10000"};
   Child sweep = start(TANREN_BINARY, words);
   ASSERT_TRUE(soon([&] {
     std::error_code none;

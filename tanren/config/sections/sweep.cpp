@@ -44,7 +44,8 @@ void fields(FieldList& add, SweepOptions& o) {
       "trials and far from those of bad ones).");
   add("scheduler", &o.scheduler, Identity::free,
       "Which trials go on: none (all), asha (of those that reached a rung, one of "
-      "sweep.reduction), pbt (a population, whose worst quarter is replaced by changed copies of its best).");
+      "sweep.reduction), pbt (a population, whose worst quarter is replaced by changed copies of its "
+      "best).");
   add("first_rung", &o.first_rung, Identity::free,
       "asha: steps of the first rung, a multiple of evaluate.every; 0: evaluate.every. Each later "
       "rung has sweep.reduction times the steps.");

@@ -173,7 +173,9 @@ TEST(Sweep, keys_without_a_space_have_no_meaning) {
 }
 
 TEST(Sweep, its_processes_have_bounds_and_devices_that_exist) {
-  const auto error = [](const std::string& line) { return error_of(sweep_of("trials = 8\n" + line + kRate)); };
+  const auto error = [](const std::string& line) {
+    return error_of(sweep_of("trials = 8\n" + line + kRate));
+  };
   EXPECT_EQ(error("concurrent = 2\ndevices = [\"cpu\"]\ntimeout = 0\nkeep = 1\n"), "accepted");
   expect_contains(error("devices = [\"cpu\", \"gpu\"]\n"), "sweep.devices \"gpu\" is unknown");
   expect_contains(error("concurrent = -1\n"), "sweep.concurrent is -1");
