@@ -244,6 +244,26 @@ TEST_F(Sweep, saves_its_trials_at_an_interrupt_and_is_alone_in_its_folder) {
   }
 }
 
+TEST_F(Sweep, starts_nothing_more_on_a_full_disk_and_goes_on_later) {
+  write("grid", "sampler = \"grid\"", dimension("optimizer.learning_rate", kAdam));
+  const auto starts = [&] {
+    const auto lines = journal("s");
+    return std::count_if(lines.begin(), lines.end(),
+                         [](const auto& line) { return line.contains("start"); });
+  };
+  // 4 KiB a file: the journal has room, a run's config has not.
+  const auto full = shell("ulimit -f 8; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
+                              " sweep grid.toml --out s",
+                          folder_.path());
+  EXPECT_EQ(full.code, 1) << full.output;
+  TANREN_EXPECT_CONTAINS(full.output, "; no trial was started after that");
+  EXPECT_EQ(starts(), 1);
+  const auto later = tanren("sweep s");
+  ASSERT_EQ(later.code, 0) << later.output;
+  EXPECT_EQ(starts(), 2);
+  for (const auto& entry : trials("s")) EXPECT_EQ(entry["state"], "finished");
+}
+
 TEST_F(Sweep, may_grow_and_takes_no_other_config) {
   const std::string rate = dimension("optimizer.learning_rate", kRange);
   write("random", "sampler = \"random\"\ntrials = 2", rate);
