@@ -1,8 +1,8 @@
 // Signals that ask a run to stop. The first SIGINT, SIGTERM or SIGHUP asks it to save and stop.
 // Later ones count as repetitions, because many senders signal twice: `timeout` to its child and to
 // the group, a batch system to all processes of a job, a shell whose terminal is closed. Only a
-// second SIGINT, from a person who does not want to wait, ends the run at once. Used by run.cpp and
-// launch.cpp.
+// second SIGINT, from a person who does not want to wait, ends the run at once. Used by run.cpp,
+// launch.cpp and the sweep.
 #pragma once
 
 #include <atomic>

@@ -2,7 +2,7 @@
 // child leads its own process group: a terminal's Ctrl-C reaches only this process, and processes
 // started by a child end with it. No child outlives this process, however it ends: the kernel kills
 // the children (PR_SET_PDEATHSIG), a guard process kills the rest of their groups. One object at a
-// time, on the main thread; used by launch.cpp.
+// time, on the main thread; used by launch.cpp and the sweep.
 #pragma once
 
 #include <sys/types.h>
