@@ -169,7 +169,13 @@ int64_t steps_of(const RunConfig& config) {
 }
 
 bool needs_planned_steps(const RunConfig& config) {
-  return config.sweep.scheduler != "none" && steps_of(config) == 0;
+  if (steps_of(config) > 0) return false;
+  const auto& space = config.sweep.space;
+  return config.sweep.scheduler != "none" ||
+         std::none_of(space.begin(), space.end(), [](const DimensionOptions& dimension) {
+           const std::string& key = dimension.key;
+           return key.starts_with("run.") || key.starts_with("batch.") || key.starts_with("data.");
+         });
 }
 
 }  // namespace tanren::cli

@@ -37,7 +37,7 @@ void write_source(const SweepPlace& place);
 
 // The steps of a whole trial that the config itself says; 0: each trial knows its own.
 int64_t steps_of(const RunConfig& config);
-// Whether the sweep needs the steps of a whole trial, and only its plan knows them.
+// Whether all trials have the same steps, and only their plan knows how many (run.epochs).
 bool needs_planned_steps(const RunConfig& config);
 
 }  // namespace tanren::cli
