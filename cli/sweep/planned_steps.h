@@ -9,8 +9,8 @@
 
 namespace tanren::cli {
 
-// Empty: a signal came, and nothing was done. InputError if the fork refused the config; it has
-// printed why.
+// Empty: a signal came, and nothing was done. InputError or RunError with the line of what the fork
+// met.
 std::optional<int64_t> planned_steps_of(const SweepPlace& place, const Registry& registry);
 
 }  // namespace tanren::cli
