@@ -1,4 +1,4 @@
-// tanren with four more models, for tests of processes.
+// tanren with five more models, for tests of processes.
 // torch_dropout: uses torch's own dropout, which draws from the process's generator. Each rank
 // appends what it drew in training to $TORCH_DROPOUT_DRAWS<rank>, a line per forward.
 // waiting: an mlp whose predict call number $WAIT_AT (from 1) creates the file $WAIT_FILE<rank> and
@@ -8,6 +8,7 @@
 // an "update" by AdamW, or an "evaluation" of a batch.
 // hanging: an mlp whose first forward in training never ends, whatever signal comes, and uses no
 // processor time.
+// diverging: an mlp whose loss in training is not a number.
 #include "tanren/cli.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/registry.h"
@@ -25,6 +26,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -127,6 +129,18 @@ tanren::Task hanging(tanren::ModelOptions options, const tanren::DataInfo& info)
   return task;
 }
 
+tanren::Task diverging(tanren::ModelOptions options, const tanren::DataInfo& info) {
+  options.kind = "mlp";
+  tanren::Task task = tanren::ModelRegistry().make(options, info);
+  auto& forward = task.phases.front().forward;
+  forward = [inner = std::move(forward)](const tanren::Batch& batch) {
+    tanren::Terms terms = inner(batch);
+    terms.front().sum = terms.front().sum * std::numeric_limits<double>::quiet_NaN();
+    return terms;
+  };
+  return task;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -141,6 +155,7 @@ int main(int argc, char** argv) {
   models.add("waiting", waiting);
   models.add("mortal", mortal);
   models.add("hanging", hanging);
+  models.add("diverging", diverging);
   if (dies_at("update")) at::addGlobalCallback(at::RecordFunctionCallback(see_update));
   return tanren::cli::main(argc, argv, models);
 }
