@@ -27,9 +27,8 @@ void make_folder(const fs::path& folder) {
 
 int64_t num_ended(const Study& study) {
   const auto& all = study.records();
-  return std::count_if(all.begin(), all.end(), [](const TrialRecord& record) {
-    return record.state == TrialState::ended;
-  });
+  return std::count_if(all.begin(), all.end(),
+                       [](const TrialRecord& record) { return record.state == TrialState::ended; });
 }
 
 void say_what_begins(const SweepPlace& place, const Study& study, const SweepReport& report) {
@@ -88,8 +87,9 @@ int sweep(const Arguments& arguments, const Registry& registry) {
   switch (runner.run()) {
     case SweepRunner::Ending::done: return say_end(place, study, arguments);
     case SweepRunner::Ending::no_disk:
-      throw RunError(runner.reason() + "; no trial was started after that, and the same command "
-                                       "goes on once there is room");
+      throw RunError(runner.reason() +
+                     "; no trial was started after that, and the same command "
+                     "goes on once there is room");
     case SweepRunner::Ending::stopped: break;
   }
   runner.report().say(fmt::format("stopped: {} of {} trials have ended; go on with: {} sweep {}",

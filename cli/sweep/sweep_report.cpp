@@ -95,8 +95,7 @@ void SweepReport::write_files(bool at_last) {
   if (!at_last && now - written_ < std::chrono::seconds(1)) return;
   link_best();
   write_file(place_.folder / "leaderboard.json", leaderboard_json(study_));
-  write_file(place_.folder / "leaderboard.txt",
-             leaderboard_text(study_, study_.records().size()));
+  write_file(place_.folder / "leaderboard.txt", leaderboard_text(study_, study_.records().size()));
   written_ = std::chrono::steady_clock::now();
 }
 

@@ -228,9 +228,8 @@ void SweepRunner::look_for_life() {
 }
 
 void SweepRunner::ended(const ChildEnd& end) {
-  const auto found =
-      std::find_if(running_.begin(), running_.end(),
-                   [&](const Running& one) { return one.child == end.child; });
+  const auto found = std::find_if(running_.begin(), running_.end(),
+                                  [&](const Running& one) { return one.child == end.child; });
   if (found == running_.end()) return;
   const Running one = *found;
   running_.erase(found);
@@ -247,8 +246,8 @@ void SweepRunner::tell(const Running& one, const ChildEnd& end) {
     study_.tell(trial, outcome, reason, last_step(folder));
   };
   if (one.stage != Stage::running && what.kind != TrialEnd::reached) {
-    fail(TrialOutcome::hung, fmt::format("no log line and no processor time for {} s",
-                                         place_.config.sweep.timeout));
+    fail(TrialOutcome::hung,
+         fmt::format("no log line and no processor time for {} s", place_.config.sweep.timeout));
   } else if (what.kind == TrialEnd::no_disk) {
     no_disk_ = what.reason;
     return report_.say(fmt::format("trial {:04}: {}", trial.id, what.reason));

@@ -104,8 +104,8 @@ void tell_reached(Study& study, const Trial& trial, const fs::path& folder) {
     last = value;
   }
   if (last) return study.tell(trial, *last);
-  study.tell(trial, TrialOutcome::failed,
-             "no evaluation in its log has " + study.options().metric, last_step(folder));
+  study.tell(trial, TrialOutcome::failed, "no evaluation in its log has " + study.options().metric,
+             last_step(folder));
 }
 
 }  // namespace tanren::cli

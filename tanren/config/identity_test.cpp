@@ -421,7 +421,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   for (const auto& key : all_keys()) {
     if (key.starts_with("sweep.")) covered.insert(key);  // sections/sweep_test.cpp
   }
-  for (const char* of_o2 : {"keep_batchnorm_fp32", "master_weights"}) {   // the same
+  for (const char* of_o2 : {"keep_batchnorm_fp32", "master_weights"}) {  // the same
     covered.insert(std::string("precision.") + of_o2);
   }
   for (const char* source : {"data.train.", "data.eval."}) {

@@ -99,9 +99,9 @@ StudyOptions study_options_of(const RunConfig& config, int64_t steps) {
 ConfigSource config_source(const std::filesystem::path& file, const std::vector<std::string>& sets,
                            const KnownKinds& known) {
   read_config(file, sets, known);  // also refuses what is no config file
-  return with_sets({.text = read_file(file),
-                    .file = std::filesystem::absolute(file).lexically_normal()},
-                   sets, known);
+  return with_sets(
+      {.text = read_file(file), .file = std::filesystem::absolute(file).lexically_normal()}, sets,
+      known);
 }
 
 ConfigSource with_sets(ConfigSource source, const std::vector<std::string>& sets,
@@ -111,9 +111,9 @@ ConfigSource with_sets(ConfigSource source, const std::vector<std::string>& sets
   for (const std::string& set : sets) {
     const std::string key = current_key(set.substr(0, set.find('=')));
     const Field* field = find_field(fields, key);
-    const bool is_path = field != nullptr && field->is<std::string>() &&
-                         (field->info.text == TextKind::file ||
-                          field->info.text == TextKind::file_or_name);
+    const bool is_path =
+        field != nullptr && field->is<std::string>() &&
+        (field->info.text == TextKind::file || field->info.text == TextKind::file_or_name);
     std::erase_if(source.sets, [&](const std::string& before) {
       return current_key(before.substr(0, before.find('='))) == key;
     });

@@ -362,8 +362,8 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
           {"takes no --lr=0.1", "--set KEY=VALUE; here it is optimizer.learning_rate"});
   std::string flags = tanren("--help").output;
   for (const char* verb :
-       {"run", "plan", "eval", "predict", "generate", "launch", "summary", "sweep", "anatomy", "quantize",
-        "convert", "doctor", "monitor", "runs", "help", "completion"}) {
+       {"run", "plan", "eval", "predict", "generate", "launch", "summary", "sweep", "anatomy",
+        "quantize", "convert", "doctor", "monitor", "runs", "help", "completion"}) {
     flags += tanren(std::string(verb) + " --help").output;
   }
   std::set<std::string> found;

@@ -82,8 +82,8 @@ TEST_F(Sweep, by_halves_pauses_trials_and_resumes_the_best_as_if_never_paused) {
     if (step < 16) continue;
     ++whole;
     const std::string alone = "alone" + std::to_string(i);
-    ASSERT_EQ(
-        tanren("run run.toml --quiet --set run.steps=16 --out " + alone + sets(all[i])).code, 0);
+    ASSERT_EQ(tanren("run run.toml --quiet --set run.steps=16 --out " + alone + sets(all[i])).code,
+              0);
     EXPECT_EQ(plain_log("s" + trial(static_cast<int64_t>(i))), plain_log(alone));
   }
   EXPECT_GE(whole, 1);
@@ -132,8 +132,7 @@ TEST_F(Sweep, of_a_population_forks_its_best) {
 
 TEST_F(Sweep, that_meets_a_crash_a_hang_and_a_divergence_tells_them_and_goes_on) {
   write("grid", "sampler = \"grid\"\nconcurrent = 2\ntimeout = 2",
-        dimension("model.kind",
-                  "values = [\"hanging\", \"mortal\", \"mlp\", \"diverging\"]"));
+        dimension("model.kind", "values = [\"hanging\", \"mortal\", \"mlp\", \"diverging\"]"));
   Child sweep = start(kTestProgram, {"sweep", at("grid.toml"), "--out", at("s")},
                       {"DIE_POINT=forward", "DIE_AT=3"});
   ASSERT_EQ(sweep.ended(seconds(120)), 0) << sweep.text();
@@ -198,9 +197,8 @@ TEST_F(Sweep, that_was_killed_goes_on_as_the_undisturbed_one) {
         std::chrono::steady_clock::now() - began);
     std::uniform_int_distribution<int64_t> moments(20, std::max<int64_t>(40, took.count() * 2 / 3));
     for (int i = 0; i < kills; ++i) {
-      Child sweep =
-          start(TANREN_BINARY, {"sweep", at(name + ".toml"), "--quiet", "--out", at(name), "--set",
-                                "run.steps=12", "--set", "checkpoint.every=3"});
+      Child sweep = start(TANREN_BINARY, {"sweep", at(name + ".toml"), "--quiet", "--out", at(name),
+                                          "--set", "run.steps=12", "--set", "checkpoint.every=3"});
       ::usleep(static_cast<useconds_t>(moments(random) * 1000));
       sweep.signal(SIGKILL);
       const int code = sweep.ended(seconds(60));
@@ -258,9 +256,9 @@ TEST_F(Sweep, starts_nothing_more_on_a_full_disk_and_goes_on_later) {
                          [](const auto& line) { return line.contains("start"); });
   };
   // 4 KiB a file: the journal has room, a run's config has not.
-  const auto full = shell("ulimit -f 8; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
-                              " sweep grid.toml --out s",
-                          folder_.path());
+  const auto full = shell(
+      "ulimit -f 8; trap '' XFSZ; exec " + std::string(TANREN_BINARY) + " sweep grid.toml --out s",
+      folder_.path());
   EXPECT_EQ(full.code, 1) << full.output;
   TANREN_EXPECT_CONTAINS(full.output, "; no trial was started after that");
   EXPECT_EQ(starts(), 1);
@@ -304,8 +302,8 @@ TEST_F(Sweep, refuses_bad_input_before_anything_is_written) {
   write("corner", "sampler = \"grid\"",
         dimension("model.hidden", "values = [\"[8]\", \"[0]\"]") +
             dimension("clip.norm", "values = [1, -1]"));
-  refuses("corner.toml", {"[sweep] model.hidden=[0] clip.norm=1: ",
-                          "[sweep] model.hidden=[8] clip.norm=-1: "});
+  refuses("corner.toml",
+          {"[sweep] model.hidden=[0] clip.norm=1: ", "[sweep] model.hidden=[8] clip.norm=-1: "});
   write("key", "trials = 2", dimension("optimizer.learning_rat", kRange));
   refuses("key.toml", {"there is no such key; nearest: optimizer.learning_rate"});
   write("rungs", "trials = 2\nscheduler = \"asha\"\nfirst_rung = 3", rate);

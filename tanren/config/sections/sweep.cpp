@@ -44,7 +44,8 @@ void fields(FieldList& add, SweepOptions& o) {
       "trials and far from those of bad ones).");
   add("scheduler", &o.scheduler, Identity::free,
       "Which trials go on: none (all), asha (of those that reached a rung, one of "
-      "sweep.reduction), pbt (a population, whose worst quarter is replaced by changed copies of its "
+      "sweep.reduction), pbt (a population, whose worst quarter is replaced by changed copies of "
+      "its "
       "best).");
   add("first_rung", &o.first_rung, Identity::free,
       "asha: steps of the first rung, a multiple of evaluate.every; 0: evaluate.every. Each later "
@@ -71,9 +72,9 @@ namespace {
 
 // Keys and sections that the sweep sets itself, or that would make trials incomparable.
 constexpr std::string_view kNotForTrials[] = {
-    "run.name",     "run.fork_from", "run.stop_after", "run.max_time", "run.device", "run.threads",
-    "memory.limit", "metrics.",      "parallel.",      "sweep.",       "evaluate.",  "checkpoint.",
-    "generate.",    "predict."};
+    "run.name",    "run.fork_from", "run.stop_after", "run.max_time", "run.device",
+    "run.threads", "memory.limit",  "metrics.",       "parallel.",    "sweep.",
+    "evaluate.",   "checkpoint.",   "generate.",      "predict."};
 
 bool may_not_have(std::string_view key) {
   return std::any_of(std::begin(kNotForTrials), std::end(kNotForTrials), [&](std::string_view no) {
@@ -84,13 +85,11 @@ bool may_not_have(std::string_view key) {
 constexpr double kMostAtATime = 512;
 
 // Rates of a model, which have no tensors.
-constexpr std::string_view kRates[] = {
-    "model.dropout",           "model.label_smoothing",  "model.embedding_dropout",
-    "model.attention_dropout", "model.residual_dropout", "model.classifier_dropout"};
+constexpr std::string_view kRates[] = {"model.dropout",           "model.label_smoothing",
+                                       "model.embedding_dropout", "model.attention_dropout",
+                                       "model.residual_dropout",  "model.classifier_dropout"};
 
-bool is_real(const Field& field) {
-  return field.is<double>() || field.is<std::optional<double>>();
-}
+bool is_real(const Field& field) { return field.is<double>() || field.is<std::optional<double>>(); }
 bool is_count(const Field& field) {
   return field.is<int64_t>() || field.is<std::optional<int64_t>>();
 }
@@ -135,8 +134,9 @@ void check_dimension(Problems& p, const RunConfig& config, const DimensionOption
           name + " takes whole numbers; give whole ends");
   const SweepOptions& o = config.sweep;
   p.check(o.scheduler != "pbt" || keeps_shapes(*field),
-          name + ": pbt goes on from another trial's checkpoint, which may not fit another value; "
-                 "take the key out, or sweep.scheduler = \"asha\"");
+          name +
+              ": pbt goes on from another trial's checkpoint, which may not fit another value; "
+              "take the key out, or sweep.scheduler = \"asha\"");
   const bool takes_momentum = is_range && d.key.ends_with("optimizer.momentum") && *d.low <= 0;
   p.check(o.scheduler != "pbt" || !takes_momentum,
           name + ": with pbt low must be above 0, for without momentum there is no state of it");
@@ -160,8 +160,8 @@ void check_on_evaluations(Problems& p, const RunConfig& config, const std::strin
                       key, steps, every));
   const int64_t used = steps > 0 ? steps : every;
   p.check(!config.run.steps || used < *config.run.steps,
-          fmt::format("{} is {} and run.steps is {}; no trial would be judged before its end",
-                      key, used, config.run.steps.value_or(0)));
+          fmt::format("{} is {} and run.steps is {}; no trial would be judged before its end", key,
+                      used, config.run.steps.value_or(0)));
 }
 
 void check_scheduler(Problems& p, const RunConfig& config) {

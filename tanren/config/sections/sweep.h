@@ -9,8 +9,8 @@
 
 namespace tanren {
 
-struct DimensionOptions {  // [[sweep.space]]
-  std::string key;         // whose values are searched, such as "optimizer.learning_rate"
+struct DimensionOptions {           // [[sweep.space]]
+  std::string key;                  // whose values are searched, such as "optimizer.learning_rate"
   std::optional<double> low, high;  // a range, both ends included
   std::string scale = "linear";     // of a range: linear, log
   bool whole = false;               // of a range: whole numbers only
@@ -21,18 +21,18 @@ struct DimensionOptions {  // [[sweep.space]]
 };
 
 struct SweepOptions {
-  int64_t trials = 0;              // 0: all points of a grid
-  std::string metric = "loss";     // that ranks trials: loss, or one of evaluate.metrics
-  std::string mode = "auto";       // auto (by the metric), min, max
-  std::string sampler = "tpe";     // grid, random, tpe
-  std::string scheduler = "none";  // none, asha, pbt
-  int64_t first_rung = 0;          // asha: steps of the first rung; 0: evaluate.every
-  int64_t reduction = 4;           // asha: one of so many trials goes on to the next rung
-  int64_t interval = 0;            // pbt: steps between exchanges; 0: evaluate.every
-  int64_t concurrent = 0;          // trials at a time; 0: one per device, 1 without devices
+  int64_t trials = 0;                // 0: all points of a grid
+  std::string metric = "loss";       // that ranks trials: loss, or one of evaluate.metrics
+  std::string mode = "auto";         // auto (by the metric), min, max
+  std::string sampler = "tpe";       // grid, random, tpe
+  std::string scheduler = "none";    // none, asha, pbt
+  int64_t first_rung = 0;            // asha: steps of the first rung; 0: evaluate.every
+  int64_t reduction = 4;             // asha: one of so many trials goes on to the next rung
+  int64_t interval = 0;              // pbt: steps between exchanges; 0: evaluate.every
+  int64_t concurrent = 0;            // trials at a time; 0: one per device, 1 without devices
   std::vector<std::string> devices;  // run.device of the trials, in turn; empty: that of the file
-  int64_t timeout = 600;           // seconds without a sign of life; 0: a trial may take any time
-  int64_t keep = 3;                // of how many of the best trials checkpoints and weights stay
+  int64_t timeout = 600;             // seconds without a sign of life; 0: a trial may take any time
+  int64_t keep = 3;                  // of how many of the best trials checkpoints and weights stay
   std::vector<DimensionOptions> space;
 };
 

@@ -29,20 +29,19 @@ const std::string kRate =
     dimension("key = \"optimizer.learning_rate\"\nlow = 1e-4\nhigh = 0.1\nscale = \"log\"\n");
 
 TEST(Sweep, is_read_written_and_leaves_the_run_as_it_is) {
-  const RunConfig config = parse(sweep_of(
-      "trials = 64\nscheduler = \"asha\"\nfirst_rung = 50\nreduction = 3\n" + kRate +
-      dimension("key = \"optimizer.kind\"\nvalues = [\"adamw\", \"sgd\"]\n") +
-      dimension("key = \"optimizer.momentum\"\nlow = 0.5\nhigh = 0.99\n"
-                "when = \"optimizer.kind=sgd\"\n") +
-      dimension("key = \"batch.global_batch\"\nvalues = [16, 32]\n")));
+  const RunConfig config =
+      parse(sweep_of("trials = 64\nscheduler = \"asha\"\nfirst_rung = 50\nreduction = 3\n" + kRate +
+                     dimension("key = \"optimizer.kind\"\nvalues = [\"adamw\", \"sgd\"]\n") +
+                     dimension("key = \"optimizer.momentum\"\nlow = 0.5\nhigh = 0.99\n"
+                               "when = \"optimizer.kind=sgd\"\n") +
+                     dimension("key = \"batch.global_batch\"\nvalues = [16, 32]\n")));
   const SweepOptions& o = config.sweep;
   EXPECT_EQ(o.trials, 64);
   EXPECT_EQ(o.first_rung, 50);
   ASSERT_EQ(o.space.size(), 4u);
-  EXPECT_EQ(o.space[0], (DimensionOptions{.key = "optimizer.learning_rate",
-                                          .low = 1e-4,
-                                          .high = 0.1,
-                                          .scale = "log"}));
+  EXPECT_EQ(o.space[0],
+            (DimensionOptions{
+                .key = "optimizer.learning_rate", .low = 1e-4, .high = 0.1, .scale = "log"}));
   EXPECT_EQ(o.space[2].when, "optimizer.kind=sgd");
   EXPECT_EQ(o.space[3].values, (std::vector<std::string>{"16", "32"}));
   const RunConfig back = parse(to_toml(config));
@@ -114,15 +113,14 @@ TEST(Sweep, rungs_and_exchanges_fall_on_evaluations) {
       error_of(sweep_of("trials = 8\nscheduler = \"asha\"\nfirst_rung = 25\n" + kRate)),
       "sweep.first_rung is 25 and evaluate.every is 10; trials are judged by evaluations, so take "
       "a multiple");
-  expect_contains(
-      error_of(sweep_of("trials = 8\nscheduler = \"pbt\"\ninterval = 15\n" + kRate)),
-      "sweep.interval is 15 and evaluate.every is 10");
+  expect_contains(error_of(sweep_of("trials = 8\nscheduler = \"pbt\"\ninterval = 15\n" + kRate)),
+                  "sweep.interval is 15 and evaluate.every is 10");
   expect_contains(
       error_of(sweep_of("trials = 8\nscheduler = \"asha\"\nfirst_rung = 900\n" + kRate)),
       "sweep.first_rung is 900 and run.steps is 900; no trial would be judged before its end");
-  expect_contains(error_of(sweep_of("trials = 8\nscheduler = \"asha\"\n" + kRate),
-                           {"evaluate.every=0"}),
-                  "sweep.scheduler needs evaluations while training; set evaluate.every");
+  expect_contains(
+      error_of(sweep_of("trials = 8\nscheduler = \"asha\"\n" + kRate), {"evaluate.every=0"}),
+      "sweep.scheduler needs evaluations while training; set evaluate.every");
   expect_contains(error_of(sweep_of("trials = 8\ninterval = 10\n" + kRate)),
                   "sweep.interval has no meaning for sweep.scheduler \"none\"; drop it");
 }
