@@ -25,7 +25,7 @@ struct ConfigSource {
   std::filesystem::path file;  // where it stood, absolute: its paths are relative to that folder
   std::vector<std::string> sets = {};  // of --set, in order; their paths absolute
 };
-// Reads the file and finds the paths in `sets`. ConfigError as read_config.
+// Reads the file and makes the paths in `sets` absolute. ConfigError as read_config.
 ConfigSource config_source(const std::filesystem::path& file, const std::vector<std::string>& sets,
                            const KnownKinds& known);
 // The source with more of --set, in place of its own of the same keys. ConfigError as
