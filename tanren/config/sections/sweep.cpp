@@ -72,9 +72,9 @@ namespace {
 
 // Keys and sections that the sweep sets itself, or that would make trials incomparable.
 constexpr std::string_view kNotForTrials[] = {
-    "run.name",    "run.fork_from", "run.stop_after", "run.max_time", "run.device",
-    "run.threads", "memory.limit",  "metrics.",       "parallel.",    "sweep.",
-    "evaluate.",   "checkpoint.",   "generate.",      "predict."};
+    "run.name",     "run.fork_from", "run.stop_after", "run.max_time", "run.device", "run.threads",
+    "memory.limit", "metrics.",      "parallel.",      "sweep.",       "evaluate.",  "data.eval.",
+    "data.split",   "checkpoint.",   "generate.",      "predict."};
 
 bool may_not_have(std::string_view key) {
   return std::any_of(std::begin(kNotForTrials), std::end(kNotForTrials), [&](std::string_view no) {
@@ -94,6 +94,14 @@ bool is_count(const Field& field) {
   return field.is<int64_t>() || field.is<std::optional<int64_t>>();
 }
 
+// Keys that change how many steps an epoch has.
+constexpr std::string_view kOfEpochs[] = {
+    "batch.global_batch",   "data.last",          "data.train.kind",
+    "data.train.path",      "data.train.samples", "data.train.only_classes",
+    "data.train.context",   "data.train.stride",  "data.train.include",
+    "data.train.exclude",   "data.train.part",    "data.train.document_end",
+    "data.train.tokenizer", "data.train.broken"};
+
 // Whether a checkpoint fits a run with another value of the key.
 bool keeps_shapes(const Field& field) {
   const std::string key = field.key.substr(objective_prefix(field.key).size());
@@ -108,6 +116,15 @@ bool is_entry(const std::vector<Field>& fields, const std::string& key) {
   const Field* table = find_field(fields, key.substr(0, key.rfind('.')));
   return table != nullptr && (table->is<std::map<std::string, std::string>>() ||
                               table->is<std::map<std::string, double>>());
+}
+
+// Whether some trial has a number of 0 or less.
+bool reaches_zero(const DimensionOptions& d) {
+  if (d.low && *d.low <= 0) return true;
+  return std::any_of(d.values.begin(), d.values.end(), [](const std::string& value) {
+    double number = 0;
+    return reads_as(value, number) && number <= 0;
+  });
 }
 
 // What a dimension must be for a config, beside the rules of every space.
@@ -137,16 +154,17 @@ void check_dimension(Problems& p, const RunConfig& config, const DimensionOption
           name +
               ": pbt goes on from another trial's checkpoint, which may not fit another value; "
               "take the key out, or sweep.scheduler = \"asha\"");
-  const bool takes_momentum = is_range && d.key.ends_with("optimizer.momentum") && *d.low <= 0;
+  const bool takes_momentum = d.key.ends_with("optimizer.momentum") && reaches_zero(d);
   p.check(o.scheduler != "pbt" || !takes_momentum,
-          name + ": with pbt low must be above 0, for without momentum there is no state of it");
-  const bool changes_length = d.key == "run.steps" || d.key == "run.epochs" ||
-                              (d.key == "batch.global_batch" && config.run.epochs);
-  p.check(o.scheduler == "none" || !changes_length,
+          name + ": with pbt it must be above 0, for without momentum there is no state of it");
+  const bool is_length = d.key == "run.steps" || d.key == "run.epochs";
+  const bool is_of_epochs =
+      config.run.epochs &&
+      std::find(std::begin(kOfEpochs), std::end(kOfEpochs), d.key) != std::end(kOfEpochs);
+  p.check(o.scheduler == "none" || !(is_length || is_of_epochs),
           name + " changes the steps of a trial, and sweep.scheduler \"" + o.scheduler +
               "\" needs the same for all; " +
-              (d.key == "batch.global_batch" ? "set run.steps instead of run.epochs"
-                                             : "take it out of the space"));
+              (is_of_epochs ? "set run.steps instead of run.epochs" : "take it out of the space"));
 }
 
 // Steps that must fall on evaluations. 0 stands for evaluate.every.
@@ -175,6 +193,9 @@ void check_scheduler(Problems& p, const RunConfig& config) {
   if (o.scheduler == "pbt") {
     check_on_evaluations(p, config, "sweep.interval", o.interval);
     p.check(o.trials >= 2, fmt::format("sweep.trials is {}; pbt needs 2 or more", o.trials));
+    p.check(config.early_stop.patience == 0,
+            "sweep.scheduler \"pbt\" forks trials at its exchanges, where one that early_stop has "
+            "ended before has no checkpoint; set early_stop.patience = 0");
   } else {
     p.unused("sweep.", {"interval"}, "sweep.scheduler", o.scheduler);
   }

@@ -65,7 +65,9 @@ TEST(Sweep, every_problem_of_the_space_is_told_at_once) {
       dimension("key = \"schedule.power\"\nvalues = [1]\nwhen = \"schedule.kind=polynomial\"\n") +
       dimension("key = \"run.name\"\nvalues = [\"a\"]\n") +
       dimension("key = \"parallel.zero\"\nvalues = [1]\n") +
-      dimension("key = \"evaluate.every\"\nvalues = [1]\n")));
+      dimension("key = \"evaluate.every\"\nvalues = [1]\n") +
+      dimension("key = \"data.eval.scale\"\nvalues = [2]\n") +
+      dimension("key = \"data.split\"\nvalues = [0.5]\n")));
   for (const char* problem :
        {"sweep.space optimizer.learning_rat: there is no such key; nearest: "
         "optimizer.learning_rate",
@@ -78,7 +80,9 @@ TEST(Sweep, every_problem_of_the_space_is_told_at_once) {
         "sweep.space schedule.power: when names schedule.kind, which is no dimension",
         "sweep.space run.name: a trial may not have this key",
         "sweep.space parallel.zero: a trial may not have this key",
-        "sweep.space evaluate.every: a trial may not have this key"}) {
+        "sweep.space evaluate.every: a trial may not have this key",
+        "sweep.space data.eval.scale: a trial may not have this key",
+        "sweep.space data.split: a trial may not have this key"}) {
     expect_contains(error, problem);
   }
 }
@@ -149,8 +153,18 @@ TEST(Sweep, pbt_takes_keys_alone_that_leave_the_state_as_it_is) {
                             "key = \"precision.mode\"\nvalues = [\"fp32\", \"bf16\"]\n"}) {
     expect_contains(error(lines), "pbt goes on from another trial's checkpoint");
   }
-  expect_contains(error("key = \"optimizer.momentum\"\nlow = 0\nhigh = 0.9\n"),
-                  "with pbt low must be above 0");
+  for (const char* ends : {"low = 0\nhigh = 0.9\n", "values = [0, 0.9]\n"}) {
+    expect_contains(error(std::string("key = \"optimizer.momentum\"\n") + ends),
+                    "with pbt it must be above 0");
+  }
+  EXPECT_EQ(error("key = \"optimizer.momentum\"\nvalues = [0.5, 0.9]\n").find("with pbt it"),
+            std::string::npos);
+  expect_contains(
+      error_of(sweep_of("trials = 8\nscheduler = \"pbt\"\n" + kRate), {"early_stop.patience=2"}),
+      "set early_stop.patience = 0");
+  EXPECT_EQ(
+      error_of(sweep_of("trials = 8\nscheduler = \"asha\"\n" + kRate), {"early_stop.patience=2"}),
+      "accepted");
   expect_contains(error_of(sweep_of("trials = 1\nscheduler = \"pbt\"\n" + kRate)),
                   "sweep.trials is 1; pbt needs 2 or more");
 }
@@ -163,6 +177,10 @@ TEST(Sweep, schedulers_need_trials_of_the_same_steps) {
   expect_contains(error_of(sweep_of("trials = 8\nscheduler = \"asha\"\n" + batch, "epochs = 3")),
                   "set run.steps instead of run.epochs");
   EXPECT_EQ(error_of(sweep_of("trials = 8\n" + batch, "epochs = 3")), "accepted");
+  const std::string last = dimension("key = \"data.last\"\nvalues = [\"keep\", \"drop\"]\n");
+  expect_contains(error_of(sweep_of("trials = 8\nscheduler = \"asha\"\n" + last, "epochs = 3")),
+                  "sweep.space data.last changes the steps of a trial");
+  EXPECT_EQ(error_of(sweep_of("trials = 8\nscheduler = \"asha\"\n" + last)), "accepted");
 }
 
 TEST(Sweep, keys_without_a_space_have_no_meaning) {
