@@ -14,6 +14,13 @@ void require(bool fine, const std::string& problem) {
   if (!fine) throw ConfigError("[sweep] " + problem);
 }
 
+void check_judged(const std::string& key, int64_t steps, int64_t whole) {
+  require(steps < whole,
+          fmt::format("{} is {} and a whole trial has {} steps; no trial would be judged before "
+                      "its end",
+                      key, steps, whole));
+}
+
 // Starts every trial and never stops one.
 class PlainScheduler final : public Scheduler {
  public:
@@ -60,10 +67,12 @@ std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options) {
     require(options.first_rung > 0, "asha needs first_rung, the steps of its first rung; set it");
     require(options.reduction >= 2,
             fmt::format("reduction is {}; give 2 or more", options.reduction));
+    check_judged("first_rung", options.first_rung, options.steps);
     return make_asha_scheduler(options);
   }
   require(options.trials >= 2, "pbt needs a population of 2 or more; raise trials");
   require(options.interval > 0, "pbt needs interval, the steps between exchanges; set it");
+  check_judged("interval", options.interval, options.steps);
   return make_pbt_scheduler(options);
 }
 

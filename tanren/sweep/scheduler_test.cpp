@@ -31,8 +31,7 @@ class Executor {
         return fmt::format("resume {} to {}", decision.trial, decision.until);
       case Decision::fork:
         scheduler->forked(trials_++, decision.until, decision.trial);
-        return fmt::format("fork {} for {} to {}", decision.source, decision.trial,
-                           decision.until);
+        return fmt::format("fork {} for {} to {}", decision.source, decision.trial, decision.until);
     }
     return "";
   }
@@ -61,6 +60,13 @@ TEST(Scheduler, refuses_options_that_do_not_fit) {
             "[sweep] pbt needs a population of 2 or more; raise trials");
   EXPECT_EQ(refused({.kind = "pbt", .trials = 2, .steps = 9}),
             "[sweep] pbt needs interval, the steps between exchanges; set it");
+  const std::string late =
+      " is 9 and a whole trial has 9 steps; no trial would be judged before "
+      "its end";
+  EXPECT_EQ(refused({.kind = "asha", .trials = 1, .steps = 9, .first_rung = 9}),
+            "[sweep] first_rung" + late);
+  EXPECT_EQ(refused({.kind = "pbt", .trials = 2, .steps = 9, .interval = 9}),
+            "[sweep] interval" + late);
 }
 
 TEST(Scheduler, none_starts_all_trials_and_ends_when_they_did) {
