@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/sweep/study_event.h"
 
@@ -93,10 +94,10 @@ void Study::check_head(const std::string& before, const std::string& now) const 
 void Study::grow_from(int64_t trials) {
   if (options_.trials == trials) return;
   if (options_.trials < trials || options_.scheduler == "pbt") {
-    throw ConfigError(fmt::format("[sweep] {} is of a sweep with trials {}, and now it is {}; {}",
-                                  options_.journal.string(), trials, options_.trials,
-                                  options_.scheduler == "pbt" ? "a population keeps its size"
-                                                              : "it may only grow"));
+    throw ConfigError(fmt::format(
+        "[sweep] {} is of a sweep with trials {}, and now it is {}; {}", options_.journal.string(),
+        trials, options_.trials,
+        options_.scheduler == "pbt" ? "a population keeps its size" : "it may only grow"));
   }
   write({.kind = StudyEvent::grow, .trial = options_.trials});
 }
@@ -255,8 +256,8 @@ std::optional<StudyEvent> Study::event_for(const Decision& decision) const {
       const int64_t id = std::ssize(records_);
       StudyEvent event{.kind = StudyEvent::start, .trial = id, .until = decision.until};
       const auto& source = records_[static_cast<size_t>(decision.source)];
-      event.values = space_.values_of(
-          space_.perturbed(source.point, [&](size_t dimension, int64_t use) {
+      event.values =
+          space_.values_of(space_.perturbed(source.point, [&](size_t dimension, int64_t use) {
             return keyed_share(options_.seed, id, dimension, use);
           }));
       event.fork_of = decision.source;
@@ -282,11 +283,13 @@ Trial Study::work_of(const TrialRecord& record) const {
 
 const TrialRecord& Study::running(const Trial& trial) const {
   const bool is_there = trial.id >= 0 && trial.id < std::ssize(records_);
-  if (!is_there || records_[static_cast<size_t>(trial.id)].state != TrialState::running) {
-    throw ConfigError(fmt::format(
-        "[sweep] trial {} does not run; tell what ask() returned, and once", trial.id));
+  const TrialRecord* record = is_there ? &records_[static_cast<size_t>(trial.id)] : nullptr;
+  // What was told once may have gone on since, up to a later step.
+  if (!is_there || record->state != TrialState::running || record->until != trial.until) {
+    throw ConfigError(
+        fmt::format("[sweep] trial {} does not run; tell what ask() returned, and once", trial.id));
   }
-  return records_[static_cast<size_t>(trial.id)];
+  return *record;
 }
 
 void Study::tell(const Trial& trial, double value) {
@@ -308,7 +311,7 @@ void Study::tell(const Trial& trial, TrialOutcome outcome, const std::string& re
          .trial = record.id,
          .step = step,
          .outcome = outcome,
-         .reason = reason});
+         .reason = utf8_text(one_line(reason))});  // as it comes back from the journal
 }
 
 void Study::report(const Trial& trial, int64_t step, double value) {

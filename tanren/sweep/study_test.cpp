@@ -41,7 +41,11 @@ void run_all(Study& study) {
 
 std::vector<StudyOptions> kinds_of_studies() {
   return {{.sampler = "grid", .trials = 6, .steps = 8},
-          {.sampler = "random", .scheduler = "asha", .trials = 8, .steps = 8, .first_rung = 2,
+          {.sampler = "random",
+           .scheduler = "asha",
+           .trials = 8,
+           .steps = 8,
+           .first_rung = 2,
            .reduction = 2},
           {.sampler = "tpe", .trials = 12, .steps = 8},
           {.sampler = "tpe", .scheduler = "asha", .trials = 12, .steps = 8, .first_rung = 2},
@@ -111,8 +115,9 @@ TEST_F(StudyJournal, another_study_on_the_same_file_is_refused_with_the_keys) {
   };
   const std::string start = "[sweep] " + file_.string() + " is of ";
   EXPECT_EQ(refused(rates(), {.sampler = "tpe", .trials = 4, .seed = 2}),
-            start + "another sweep (sampler: \"random\" → \"tpe\"; seed: 1 → 2); take those "
-                    "values, or another folder");
+            start +
+                "another sweep (sampler: \"random\" → \"tpe\"; seed: 1 → 2); take those "
+                "values, or another folder");
   TANREN_EXPECT_CONTAINS(
       refused(Space({{.key = "rate", .low = 1e-3, .high = 1.0, .scale = "log", .points = 3}}),
               {.sampler = "random", .trials = 4, .seed = 1}),
@@ -149,10 +154,10 @@ TEST_F(StudyJournal, a_line_that_is_not_of_the_study_is_told_with_its_number) {
            {"[1}", "is no JSON object"}}) {
     const std::string before = read_file(file_);
     Journal(file_).append(line, false);
-    TANREN_EXPECT_CONTAINS(
-        error_of<InputError>(
-            [&] { Study study(rates(), kept({.sampler = "random", .trials = 4})); }),
-        what);
+    TANREN_EXPECT_CONTAINS(error_of<InputError>([&] {
+                             Study study(rates(), kept({.sampler = "random", .trials = 4}));
+                           }),
+                           what);
     write_file(file_, before);
   }
 }
@@ -223,6 +228,7 @@ TEST(Study, no_failure_ends_it_and_each_has_its_outcome) {
   const auto& records = study.records();
   EXPECT_EQ(records[0].outcome, TrialOutcome::diverged);
   EXPECT_EQ(records[1].outcome, TrialOutcome::crashed);
+  EXPECT_EQ(records[1].reason, "signal 11 in a line");
   EXPECT_EQ(records[2].outcome, TrialOutcome::finished);
   EXPECT_EQ(records[3].outcome, TrialOutcome::hung);
   EXPECT_EQ(records[3].step, 7);
@@ -257,8 +263,12 @@ TEST(Study, a_refused_trial_runs_once_more_alone_at_the_end) {
 }
 
 TEST(Study, a_promoted_trial_goes_on_from_its_rung) {
-  Study study(rates(), {.sampler = "random", .scheduler = "asha", .trials = 2, .steps = 8,
-                        .first_rung = 2, .reduction = 2});
+  Study study(rates(), {.sampler = "random",
+                        .scheduler = "asha",
+                        .trials = 2,
+                        .steps = 8,
+                        .first_rung = 2,
+                        .reduction = 2});
   const auto first = study.ask();
   EXPECT_EQ(first->begin, 0);
   EXPECT_EQ(first->until, 2);
@@ -270,11 +280,16 @@ TEST(Study, a_promoted_trial_goes_on_from_its_rung) {
   EXPECT_EQ(promoted->begin, 2);
   EXPECT_EQ(promoted->until, 4);
   EXPECT_EQ(promoted->values, first->values);
+  // The same result once more, late, is not that of the next rung.
+  EXPECT_EQ(error_of<ConfigError>([&] { study.tell(*first, 1.0); }),
+            "[sweep] trial 0 does not run; tell what ask() returned, and once");
+  study.tell(*promoted, 0.5);
+  EXPECT_EQ(study.records()[0].step, 4);
 }
 
 TEST(Study, a_fork_begins_at_its_source_with_changed_values_and_stops_the_one_it_replaces) {
-  Study study(rates(), {.sampler = "random", .scheduler = "pbt", .trials = 2, .steps = 6,
-                        .interval = 3});
+  Study study(rates(),
+              {.sampler = "random", .scheduler = "pbt", .trials = 2, .steps = 6, .interval = 3});
   const auto good = study.ask(), bad = study.ask();
   study.tell(*good, 1.0);
   study.tell(*bad, 2.0);
