@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <charconv>
 
 namespace tanren::cli {
 
@@ -81,7 +82,8 @@ std::vector<std::string> changes_of(const RunConfig& before, const RunConfig& no
   };
   for (const KeyChange& change : all_changes(before, now)) {
     const std::string& key = change.key;
-    const bool judges = key.starts_with("evaluate.") || key.starts_with("data.eval.");
+    const bool judges = key.starts_with("evaluate.") || key.starts_with("data.eval.") ||
+                        key.starts_with("early_stop.");
     const bool counts = key == "run.steps" || key == "run.epochs";
     if (judges || counts || defines(key)) {
       lines.push_back(fmt::format("{}: {} → {}", key, change.before, change.now));
@@ -145,6 +147,21 @@ SweepPlace read_sweep(const Arguments& arguments, const Registry& registry) {
                      " holds other files and no sweep; name another folder with --out");
   }
   return place;
+}
+
+void check_trials(const SweepPlace& place, int64_t num_trials) {
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(place.trials(), none)) {
+    const std::string name = entry.path().filename().string();
+    int64_t id = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+    const bool is_trial = error == std::errc() && end == name.data() + name.size();
+    if (!is_trial || id < num_trials) continue;
+    throw InputError(fmt::format(
+        "[sweep] {} has {} trials, and {} is there; put back the journal that belongs to it, or "
+        "begin another sweep in another folder",
+        place.journal().string(), num_trials, entry.path().string()));
+  }
 }
 
 void write_source(const SweepPlace& place) {

@@ -18,7 +18,19 @@ const std::string kTestProgram = TANREN_TEST_PROGRAM;
 const std::string kAdam = "values = [0.1, 0.01]";
 const std::string kRange = "low = 1e-4\nhigh = 0.1\nscale = \"log\"";
 
-class Sweep : public SweepRun {};
+class Sweep : public SweepRun {
+ protected:
+  // A sweep in s whose first trial has begun and lasts longer than a test looks at it.
+  Child start_long(const std::string& config) {
+    Child sweep = start(TANREN_BINARY, {"sweep", at(config), "--out", at("s"), "--set",
+                                        "run.steps=1000000", "--set", "evaluate.every=500000"});
+    EXPECT_TRUE(soon([&] {
+      std::error_code none;
+      return fs::file_size(at("s" + trial(0)) / "log.jsonl", none) > 100 && !none;
+    }));
+    return sweep;
+  }
+};
 
 TEST_F(Sweep, of_a_grid_trains_each_combination_as_an_ordinary_run) {
   write("grid", "sampler = \"grid\"\nkeep = 1",
@@ -99,6 +111,15 @@ TEST_F(Sweep, takes_the_steps_of_epochs_from_the_plan) {
   ASSERT_EQ(result.code, 0) << result.output;
   EXPECT_EQ(journal("s")[0]["steps"], 12);
   EXPECT_EQ(leaderboard("s")["trials"][0]["step"], 12);
+  expect_code(
+      "sweep asha.toml --out t --set run.steps=none --set run.epochs=2 "
+      "--set sweep.first_rung=12",
+      2, {"[sweep] first_rung is 12 and a whole trial has 12 steps"});
+  Child talks = start(kTestProgram, {"sweep", at("asha.toml"), "--out", at("u"), "--set",
+                                     "run.steps=none", "--set", "run.epochs=2", "--set",
+                                     "model.kind=talking"});
+  ASSERT_EQ(talks.ended(seconds(120)), 0) << talks.text();
+  EXPECT_EQ(journal("u")[0]["steps"], 12);
   fs::remove(at("train.csv"));
   expect_code("sweep asha.toml --out t --set run.steps=none --set run.epochs=2", 2, {"train.csv"});
   EXPECT_FALSE(fs::exists(at("t")));
@@ -248,6 +269,38 @@ TEST_F(Sweep, saves_its_trials_at_an_interrupt_and_is_alone_in_its_folder) {
   }
 }
 
+// Who ends a whole job (a batch system, systemd) signals its processes in any order.
+TEST_F(Sweep, whose_trial_is_signalled_before_itself_goes_on_with_that_trial) {
+  write("grid", "sampler = \"grid\"\ntimeout = 0", dimension("optimizer.learning_rate", kAdam));
+  Child sweep = start_long("grid.toml");
+  const auto before = trial_processes(sweep.pid());
+  ASSERT_EQ(before.size(), 1u);
+  ::kill(before[0], SIGTERM);
+  ASSERT_TRUE(soon([&] { return trial_processes(sweep.pid()).empty(); }));
+  sweep.signal(SIGTERM);
+  ASSERT_EQ(sweep.ended(seconds(60)), 130) << sweep.text();
+  ASSERT_EQ(trials("s").size(), 1u);
+  EXPECT_EQ(trials("s")[0]["state"], "running");
+}
+
+TEST_F(Sweep, that_was_paused_with_its_trials_takes_none_for_hung) {
+  write("grid", "sampler = \"grid\"\ntimeout = 3", dimension("optimizer.learning_rate", kAdam));
+  Child sweep = start_long("grid.toml");
+  const auto processes = trial_processes(sweep.pid());
+  ASSERT_EQ(processes.size(), 1u);
+  ::kill(processes[0], SIGSTOP);
+  ::sleep(1);  // it looks once more, and sees no life
+  sweep.signal(SIGSTOP);
+  ::sleep(4);
+  sweep.signal(SIGCONT);
+  ::usleep(200'000);
+  ::kill(processes[0], SIGCONT);
+  ::usleep(200'000);
+  sweep.signal(SIGINT);
+  ASSERT_EQ(sweep.ended(seconds(60)), 130) << sweep.text();
+  EXPECT_EQ(trials("s")[0]["state"], "running") << trials("s")[0];
+}
+
 TEST_F(Sweep, starts_nothing_more_on_a_full_disk_and_goes_on_later) {
   write("grid", "sampler = \"grid\"", dimension("optimizer.learning_rate", kAdam));
   const auto starts = [&] {
@@ -276,6 +329,7 @@ TEST_F(Sweep, may_grow_and_takes_no_other_config) {
   expect_code("sweep random.toml --out s --set model.hidden=[16]", 2,
               {"s is of a sweep of another config (model.hidden: [8] → [16]); go back to it"});
   expect_code("sweep s --set evaluate.every=2", 2, {"evaluate.every: 4 → 2"});
+  expect_code("sweep s --set early_stop.patience=2", 2, {"early_stop.patience: 0 → 2"});
   expect_code("sweep s --set sweep.sampler=tpe", 2, {"sampler"});
   expect_code("sweep s --set sweep.trials=1", 2, {"it may only grow"});
   expect_code("sweep s --out t", 2, {"goes on in its own folder; drop --out"});
@@ -321,6 +375,10 @@ TEST_F(Sweep, refuses_bad_input_before_anything_is_written) {
   text.replace(text.find("\"value\":"), 9, "\"value\":9");
   folder_.file("s/journal.jsonl", text);
   refuses("s", {"s/journal.jsonl:", "is not as it was written"});
+  // Trials of a new journal would take the results of the old ones.
+  fs::remove(at("s/journal.jsonl"));
+  refuses("s", {"s/journal.jsonl has 0 trials, and s/trials/000", "put back the journal"});
+  refuses("s", {"put back the journal"});
 }
 
 }  // namespace
