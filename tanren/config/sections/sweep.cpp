@@ -118,6 +118,13 @@ bool is_entry(const std::vector<Field>& fields, const std::string& key) {
                               table->is<std::map<std::string, double>>());
 }
 
+// Whether the loss of an evaluation is another function with another value of the key.
+bool changes_loss(std::string_view key) {
+  const bool is_weight =
+      key.starts_with("objectives.") && key.find(".weights.") != std::string_view::npos;
+  return is_weight || key == "model.loss" || key == "model.label_smoothing";
+}
+
 // Whether some trial has a number of 0 or less.
 bool reaches_zero(const DimensionOptions& d) {
   if (d.low && *d.low <= 0) return true;
@@ -133,6 +140,10 @@ void check_dimension(Problems& p, const RunConfig& config, const DimensionOption
   if (may_not_have(d.key)) {
     return p.check(false, name + ": a trial may not have this key; take it out of the space");
   }
+  p.check(config.sweep.metric != "loss" || !changes_loss(d.key),
+          name +
+              " changes what the loss measures, which then ranks no trials; set sweep.metric "
+              "to another of evaluate.metrics, or take the key out of the space");
   RunConfig copy = config;
   add_objective(copy, d.key);
   const std::vector<Field> fields = fields_of(copy);

@@ -141,6 +141,17 @@ TEST(Sweep, needs_evaluations_and_a_metric_that_they_measure) {
                   "accuracy)");
 }
 
+TEST(Sweep, the_loss_ranks_no_trials_of_other_losses) {
+  for (const char* lines : {"key = \"model.label_smoothing\"\nvalues = [0, 0.1]\n",
+                            "key = \"objectives.main.weights.loss\"\nvalues = [1, 2]\n"}) {
+    expect_contains(error_of(sweep_of("trials = 8\n" + dimension(lines))),
+                    "changes what the loss measures");
+    EXPECT_EQ(error_of(sweep_of("trials = 8\nmetric = \"accuracy\"\n" + dimension(lines)))
+                  .find("changes what the loss measures"),
+              std::string::npos);
+  }
+}
+
 TEST(Sweep, pbt_takes_keys_alone_that_leave_the_state_as_it_is) {
   const auto error = [](const std::string& lines) {
     return error_of(sweep_of("trials = 8\nscheduler = \"pbt\"\n" + dimension(lines)));
