@@ -121,6 +121,7 @@ void SweepRunner::fill() {
     if (!next_) next_ = study_.ask();
     if (!next_) return;
     const fs::path folder = place_.trial(next_->id);
+    await_lock(folder);  // what it saves at last counts below
     if (is_there(*next_, folder, study_.options().metric)) {
       const Trial trial = *std::exchange(next_, std::nullopt);
       tell_reached(study_, trial, folder);
@@ -162,7 +163,6 @@ void SweepRunner::begin(const Trial& trial) {
   if (trial.until > 0 && trial.until < whole) {
     start.stop_after = std::max<int64_t>(1, trial.until - step);
   }
-  await_lock(folder);
   const int output = open_output(folder);
   const auto in_place = [&](const std::vector<std::string>& /*arguments*/) {
     study_.leave_journal();
