@@ -19,6 +19,15 @@ namespace {
 
 std::string trial_name(int64_t trial) { return fmt::format("trial {:04}", trial); }
 
+// Whole or not at all, as the next start of the run sees it: what a kill leaves has another name.
+void remove_folder(const fs::path& folder) {
+  const fs::path gone = folder.parent_path() / (".tmp-" + folder.filename().string() + "-unneeded");
+  std::error_code none, error;
+  fs::remove_all(gone, none);  // an earlier start was killed here
+  fs::rename(folder, gone, error);
+  fs::remove_all(error ? folder : gone, none);  // what cannot be removed stays
+}
+
 }  // namespace
 
 void SweepReport::say(const std::string& line) const {
@@ -66,12 +75,12 @@ void SweepReport::keep_files() {
     if (record->value && num_best++ < place_.config.sweep.keep) continue;
     if (is_kept(*record)) continue;
     const fs::path folder = place_.trial(record->id);
-    std::error_code none;  // what cannot be removed stays
-    fs::remove_all(folder / "checkpoints", none);
+    std::error_code none;
+    remove_folder(folder / "checkpoints");
     for (const char* file : {"model.safetensors", "model.tanren.safetensors"}) {
       fs::remove(folder / file, none);
     }
-    fs::remove_all(folder / "quantized", none);
+    remove_folder(folder / "quantized");
     removed_.insert(record->id);
   }
 }
