@@ -13,8 +13,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tanren::cli {
@@ -23,30 +23,40 @@ namespace {
 
 constexpr int kPlanRefused = 2;  // exit code of bad input
 
-// In the fork: prints the steps, or why there is no plan.
-int print_steps(const SweepPlace& place, const Registry& registry) noexcept {
+void write_all(int pipe, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(pipe, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// In the fork: writes to its standard output the steps, or why there is no plan. What a user's
+// model or data prints goes to standard error.
+int tell_steps(const SweepPlace& place, const Registry& registry) noexcept {
+  const int answer = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);
   try {
     RunConfig config = place.config;
     config.sweep = {};
-    std::cout << plan_only(config, registry).length.total_steps << std::flush;
+    write_all(answer, std::to_string(plan_only(config, registry).length.total_steps));
     return 0;
   } catch (const InputError& error) {
-    std::cout << error.what() << std::flush;
+    write_all(answer, error.what());
     return kPlanRefused;
   } catch (...) {
-    std::cout << failure_of_current().reason << std::flush;
+    write_all(answer, failure_of_current().reason);
     return 1;
   }
 }
 
-std::string text_in(int pipe) {
-  std::string text;
+// Adds what is in the pipe. False at its end.
+bool read_some(int pipe, std::string& text) {
   char buffer[4096];
-  for (ssize_t got = 1; got > 0;) {
-    got = ::read(pipe, buffer, sizeof buffer);
-    if (got > 0) text.append(buffer, static_cast<size_t>(got));
-  }
-  return text;
+  const ssize_t got = ::read(pipe, buffer, sizeof buffer);
+  if (got > 0) text.append(buffer, static_cast<size_t>(got));
+  return got > 0 || (got < 0 && errno == EINTR);
 }
 
 }  // namespace
@@ -63,19 +73,21 @@ std::optional<int64_t> planned_steps_of(const SweepPlace& place, const Registry&
                    .arguments = {"plan"},
                    .environment = environment,
                    .out = ends[1],
-                   .in_place = [&](const auto&) { return print_steps(place, registry); }});
+                   .in_place = [&](const auto&) { return tell_steps(place, registry); }});
   ::close(ends[1]);
   std::optional<ChildEnd> end;
-  bool is_stopped = false;
+  bool is_stopped = false, has_more = true;
+  std::string text;
   while (!end && !is_stopped) {
-    pollfd heard{processes.signals(), POLLIN, 0};
-    ::poll(&heard, 1, -1);
+    pollfd heard[] = {{processes.signals(), POLLIN, 0}, {has_more ? ends[0] : -1, POLLIN, 0}};
+    ::poll(heard, 2, -1);
+    if (heard[1].revents != 0) has_more = read_some(ends[0], text);
     while (const auto signal = processes.next_signal()) {
       is_stopped = is_stopped || (signal != SIGCHLD && signal != SIGTSTP);
     }
     for (const ChildEnd& one : processes.collect()) end = one;
   }
-  const std::string text = is_stopped ? "" : text_in(ends[0]);
+  while (!is_stopped && has_more) has_more = read_some(ends[0], text);
   ::close(ends[0]);
   if (is_stopped) return std::nullopt;
   if (end->signal != 0) {

@@ -1,4 +1,4 @@
-// tanren with five more models, for tests of processes.
+// tanren with six more models, for tests of processes.
 // torch_dropout: uses torch's own dropout, which draws from the process's generator. Each rank
 // appends what it drew in training to $TORCH_DROPOUT_DRAWS<rank>, a line per forward.
 // waiting: an mlp whose predict call number $WAIT_AT (from 1) creates the file $WAIT_FILE<rank> and
@@ -9,6 +9,7 @@
 // hanging: an mlp whose first forward in training never ends, whatever signal comes, and uses no
 // processor time.
 // diverging: an mlp whose loss in training is not a number.
+// talking: an mlp that prints more than a pipe holds when it is made.
 #include "tanren/cli.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/registry.h"
@@ -26,6 +27,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <limits>
 #include <memory>
 #include <string>
@@ -141,6 +143,12 @@ tanren::Task diverging(tanren::ModelOptions options, const tanren::DataInfo& inf
   return task;
 }
 
+tanren::Task talking(tanren::ModelOptions options, const tanren::DataInfo& info) {
+  options.kind = "mlp";
+  std::cout << std::string(100'000, 'x') << std::endl;
+  return tanren::ModelRegistry().make(options, info);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -156,6 +164,7 @@ int main(int argc, char** argv) {
   models.add("mortal", mortal);
   models.add("hanging", hanging);
   models.add("diverging", diverging);
+  models.add("talking", talking);
   if (dies_at("update")) at::addGlobalCallback(at::RecordFunctionCallback(see_update));
   return tanren::cli::main(argc, argv, models);
 }
