@@ -81,6 +81,7 @@ int sweep(const Arguments& arguments, const Registry& registry) {
   options.journal = place.journal();
   make_folder(place.folder);
   Study study(space_of(place.config), options);
+  check_trials(place, std::ssize(study.records()));
   write_source(place);
   SweepRunner runner(place, study, arguments, registry);
   say_what_begins(place, study, runner.report());

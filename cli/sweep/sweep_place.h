@@ -32,6 +32,10 @@ struct SweepPlace {
 // of the same sweep. Writes nothing. ConfigError or InputError.
 SweepPlace read_sweep(const Arguments& arguments, const Registry& registry);
 
+// InputError if a folder of a trial is there that the journal of `num_trials` trials does not know:
+// another journal was put in its place, whose trials would take the results that lie there.
+void check_trials(const SweepPlace& place, int64_t num_trials);
+
 // Writes sweep.json. RunError as write_file.
 void write_source(const SweepPlace& place);
 
