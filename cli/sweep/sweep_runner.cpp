@@ -111,7 +111,10 @@ void SweepRunner::loop() {
   for (fill(); !running_.empty(); fill()) {
     wait();
     while (const auto signal = processes_.next_signal()) handle(*signal);
-    for (const ChildEnd& end : processes_.collect()) ended(end);
+    // Until none is left: ended() takes signals, too.
+    for (auto ends = processes_.collect(); !ends.empty(); ends = processes_.collect()) {
+      for (const ChildEnd& end : ends) ended(end);
+    }
     look_for_life();
   }
 }
@@ -164,6 +167,7 @@ void SweepRunner::begin(const Trial& trial) {
     start.stop_after = std::max<int64_t>(1, trial.until - step);
   }
   const int output = open_output(folder);
+  const int64_t said_before = std::max<int64_t>(0, ::lseek(output, 0, SEEK_END));
   const auto in_place = [&](const std::vector<std::string>& /*arguments*/) {
     study_.leave_journal();
     return train_trial(place_, start, program_, registry_);
@@ -178,6 +182,7 @@ void SweepRunner::begin(const Trial& trial) {
   running_.push_back({.child = num_started_++,
                       .trial = trial,
                       .place = place,
+                      .said_before = said_before,
                       .signs = LifeSigns(pid, folder / "log.jsonl", Clock::now())});
   report_.begins(trial, step);
 }
@@ -213,17 +218,36 @@ void SweepRunner::pause() {
 
 void SweepRunner::look_for_life() {
   if (place_.config.sweep.timeout == 0) return;
-  const std::chrono::seconds timeout(place_.config.sweep.timeout);
+  constexpr int64_t kNever = 1'000'000'000;  // 30 years; the clock counts nanoseconds
+  const Clock::duration timeout =
+      std::chrono::seconds(std::min(place_.config.sweep.timeout, kNever));
   const auto now = Clock::now();
+  const Clock::duration since = now - std::exchange(looked_, now);
+  // Looks are a quarter of the time apart at most. If not, this process was paused, and perhaps
+  // the trials as well: a container, all processes of a job.
+  const bool was_paused = since > timeout / 2;
   for (Running& one : running_) {
+    if (was_paused) one.signs.begin_anew(now);
+    if (was_paused) one.until += since;
     if (one.stage == Stage::running && one.signs.silence(now) >= timeout) {
       processes_.send(one.child, SIGTERM);
       one.stage = Stage::asked;
-      one.until = now + std::min(timeout, kMostGrace);
+      one.until = now + std::min<Clock::duration>(timeout, kMostGrace);
     } else if (one.stage == Stage::asked && now >= one.until) {
       processes_.send(one.child, SIGKILL);
       one.stage = Stage::killed;
     }
+  }
+}
+
+// Who ends a whole job signals its processes in any order: a trial may have stopped before this
+// process hears of it.
+void SweepRunner::hear_stop() {
+  const auto until = Clock::now() + std::chrono::seconds(1);
+  while (sent_ == 0 && Clock::now() < until) {
+    pollfd heard{processes_.signals(), POLLIN, 0};
+    ::poll(&heard, 1, 50);
+    while (const auto signal = processes_.next_signal()) handle(*signal);
   }
 }
 
@@ -233,7 +257,9 @@ void SweepRunner::ended(const ChildEnd& end) {
   if (found == running_.end()) return;
   const Running one = *found;
   running_.erase(found);
-  const bool is_told = sent_ != 0 && (end.signal == sent_ || end.signal == SIGKILL);
+  if (one.stage == Stage::running && was_asked_to_stop(end)) hear_stop();
+  const bool is_by_signal = end.signal == SIGKILL || (end.signal != 0 && was_asked_to_stop(end));
+  const bool is_told = sent_ != 0 && is_by_signal;
   if (is_told && one.stage == Stage::running) return;  // it goes on with the sweep
   tell(one, end);
 }
@@ -241,7 +267,7 @@ void SweepRunner::ended(const ChildEnd& end) {
 void SweepRunner::tell(const Running& one, const ChildEnd& end) {
   const Trial& trial = one.trial;
   const fs::path folder = place_.trial(trial.id);
-  const TrialEnd what = end_of_trial(end, folder);
+  const TrialEnd what = end_of_trial(end, folder, one.said_before);
   const auto fail = [&](TrialOutcome outcome, const std::string& reason) {
     study_.tell(trial, outcome, reason, last_step(folder));
   };
@@ -254,6 +280,8 @@ void SweepRunner::tell(const Running& one, const ChildEnd& end) {
   } else if (what.kind == TrialEnd::interrupted) {
     if (sent_ != 0) return;
     fail(TrialOutcome::failed, "a signal or run.max_time stopped it: " + last_output_line(folder));
+  } else if (what.kind == TrialEnd::reached && !has_come(trial, folder)) {
+    fail(TrialOutcome::failed, "its process ended before its run did, with exit code 0");
   } else if (what.kind == TrialEnd::reached) {
     tell_reached(study_, trial, folder);
   } else {

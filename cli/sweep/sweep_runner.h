@@ -44,7 +44,8 @@ class SweepRunner {
   struct Running {
     size_t child = 0;  // as in ChildEnd
     Trial trial;
-    size_t place = 0;  // its share
+    size_t place = 0;         // its share
+    int64_t said_before = 0;  // bytes of its output.txt when it began
     LifeSigns signs;
     Stage stage = Stage::running;
     Clock::time_point until = {};  // of the stage
@@ -59,6 +60,7 @@ class SweepRunner {
   void handle(int signal);
   void pause();
   void look_for_life();
+  void hear_stop();
   void ended(const ChildEnd& end);
   void tell(const Running& one, const ChildEnd& end);
   void finish(const Trial& trial);
@@ -76,7 +78,8 @@ class SweepRunner {
   std::vector<Running> running_;
   std::optional<Trial> next_;  // waits until nothing else runs
   Interrupts interrupts_;
-  int sent_ = 0;  // the signal that asked all trials to stop; 0: none
+  int sent_ = 0;                             // the signal that asked all trials to stop; 0: none
+  Clock::time_point looked_ = Clock::now();  // for life
   std::string no_disk_;
 };
 

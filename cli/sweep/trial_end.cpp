@@ -40,13 +40,14 @@ bool run_is_finished(const fs::path& folder) {
 
 }  // namespace
 
-std::string last_output_line(const fs::path& folder) {
+std::string last_output_line(const fs::path& folder, int64_t from) {
   constexpr int64_t kMost = 16 << 10;
   std::ifstream file(folder / kRunOutput, std::ios::binary | std::ios::ate);
   const int64_t size = file ? static_cast<int64_t>(file.tellg()) : 0;
-  if (size <= 0) return "";
-  file.seekg(std::max<int64_t>(0, size - kMost));
-  std::string text(static_cast<size_t>(std::min(size, kMost)), '\0');
+  const int64_t bytes = std::min(size - from, kMost);
+  if (bytes <= 0) return "";
+  file.seekg(size - bytes);
+  std::string text(static_cast<size_t>(bytes), '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   std::string last;
   for (std::string_view rest = text; !rest.empty();) {
@@ -56,14 +57,14 @@ std::string last_output_line(const fs::path& folder) {
   return one_line(last);
 }
 
-TrialEnd end_of_trial(const ChildEnd& end, const fs::path& folder) {
+TrialEnd end_of_trial(const ChildEnd& end, const fs::path& folder, int64_t said_before) {
+  if (end.signal == 0 && end.code == 0) return {.kind = TrialEnd::reached};
+  const std::string line = last_output_line(folder, said_before);
   if (end.signal != 0) {
     // What aborts says why before.
-    const std::string why = end.signal == SIGABRT ? after_colon(last_output_line(folder)) : "";
+    const std::string why = end.signal == SIGABRT ? after_colon(line) : "";
     return failed_with(TrialOutcome::crashed, signal_text(end.signal) + why);
   }
-  if (end.code == 0) return {.kind = TrialEnd::reached};
-  const std::string line = last_output_line(folder);
   switch (end.code) {
     case kResumableCode: return {.kind = TrialEnd::interrupted};
     case kNoDiskCode: return {.kind = TrialEnd::no_disk, .reason = line};
@@ -77,6 +78,11 @@ TrialEnd end_of_trial(const ChildEnd& end, const fs::path& folder) {
                      fmt::format("exit code {}{}", end.code, after_colon(line)));
 }
 
+bool was_asked_to_stop(const ChildEnd& end) {
+  if (end.signal == 0) return end.code == kResumableCode;
+  return end.signal == SIGINT || end.signal == SIGTERM || end.signal == SIGHUP;
+}
+
 int64_t newest_step(const fs::path& folder) {
   const auto steps = complete_steps(folder / "checkpoints");
   return steps.empty() ? -1 : step_of(steps.back());
@@ -87,9 +93,14 @@ int64_t last_step(const fs::path& folder) {
   return log ? log->step : 0;
 }
 
+bool has_come(const Trial& trial, const fs::path& folder) {
+  if (run_is_finished(folder)) return true;
+  return trial.until > 0 && newest_step(folder) >= trial.until;
+}
+
 bool is_there(const Trial& trial, const fs::path& folder, const std::string& metric) {
   if (run_is_finished(folder)) return true;
-  if (trial.until == 0 || newest_step(folder) < trial.until) return false;
+  if (!has_come(trial, folder)) return false;
   const auto values = evaluations_of(folder / "log.jsonl", metric);
   return std::any_of(values.begin(), values.end(),
                      [&](const auto& value) { return value.first == trial.until; });

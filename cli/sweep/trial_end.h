@@ -26,19 +26,26 @@ struct TrialEnd {
   std::string reason = {};
 };
 
-// Of a process of the folder's run that ended by itself.
-TrialEnd end_of_trial(const ChildEnd& end, const std::filesystem::path& folder);
+// Of a process of the folder's run that ended by itself. `said_before`: bytes that output.txt had
+// when the process began.
+TrialEnd end_of_trial(const ChildEnd& end, const std::filesystem::path& folder,
+                      int64_t said_before = 0);
+// Whether a signal that asks a run to stop ended it.
+bool was_asked_to_stop(const ChildEnd& end);
 
-// The last line of the folder's output.txt that is not blank; may be empty.
-std::string last_output_line(const std::filesystem::path& folder);
+// The last line of the folder's output.txt, behind its first `from` bytes, that is not blank; may
+// be empty.
+std::string last_output_line(const std::filesystem::path& folder, int64_t from = 0);
 
 // The newest step of a complete checkpoint of the run folder; -1: there is none.
 int64_t newest_step(const std::filesystem::path& folder);
 // The last step in the run's log; 0: there is none.
 int64_t last_step(const std::filesystem::path& folder);
 
-// Whether the run has come to the trial's goal already: a sweep was killed before it could write
-// that down.
+// Whether the run is saved at the trial's goal, or finished before.
+bool has_come(const Trial& trial, const std::filesystem::path& folder);
+// Whether the run has come to the trial's goal already, with its value: a sweep was killed before it
+// could write that down.
 bool is_there(const Trial& trial, const std::filesystem::path& folder, const std::string& metric);
 
 // Reports all values of the metric in the run's log, and tells the study the one at the trial's

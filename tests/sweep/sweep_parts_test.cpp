@@ -4,6 +4,7 @@
 #include "tanren/monitor/process_state.h"
 #include "tanren/run/run_folder.h"
 #include "cli/sweep/life_signs.h"
+#include "cli/sweep/sweep_report.h"
 #include "cli/sweep/sweep_runner.h"
 #include "cli/sweep/trial_end.h"
 #include "cli/sweep/trial_run.h"
@@ -90,6 +91,46 @@ TEST_F(TrialFolder, says_why_its_process_ended) {
   EXPECT_EQ(end(0, SIGKILL).outcome, TrialOutcome::crashed);
   EXPECT_EQ(end(0, SIGKILL).reason, "signal 9 (Killed)");
   EXPECT_EQ(end(0, SIGABRT).reason, "signal 6 (Aborted): [memory] no room");
+}
+
+TEST_F(TrialFolder, has_the_reason_of_the_last_start_alone) {
+  const std::string before = "stopped at step 4\n";
+  folder_.file(kRunOutput, before);
+  const auto said = static_cast<int64_t>(before.size());
+  EXPECT_EQ(end_of_trial({.signal = SIGABRT}, folder_.path(), said).reason, "signal 6 (Aborted)");
+  folder_.file(kRunOutput, before + "assertion failed\n");
+  EXPECT_EQ(end_of_trial({.signal = SIGABRT}, folder_.path(), said).reason,
+            "signal 6 (Aborted): assertion failed");
+}
+
+TEST_F(TrialFolder, whose_process_ended_early_has_not_come_to_its_goal) {
+  const Trial part{.id = 0, .until = 8}, whole{.id = 0};
+  checkpoint(4);
+  EXPECT_FALSE(has_come(part, folder_.path()));
+  EXPECT_FALSE(has_come(whole, folder_.path()));
+  checkpoint(8);
+  EXPECT_TRUE(has_come(part, folder_.path()));
+  EXPECT_FALSE(has_come(whole, folder_.path()));
+  folder_.file("summary.json", "{\"status\":\"finished\"}");
+  EXPECT_TRUE(has_come(whole, folder_.path()));
+}
+
+// A removal that was cut off must not leave a checkpoint that looks complete.
+TEST_F(TrialFolder, of_a_worse_trial_loses_checkpoints_also_those_that_a_kill_left) {
+  SweepPlace place{.folder = folder_.path(), .source = {}, .config = with(0, {}, "auto")};
+  place.config.sweep.keep = 1;
+  Study study(Space{{.key = "a", .values = {"1", "2"}}},
+              {.sampler = "grid", .scheduler = "none", .steps = 8});
+  const auto worse = study.ask(), better = study.ask();
+  study.tell(*worse, 0.5);
+  study.tell(*better, 0.25);
+  for (const int64_t id : {0, 1}) {
+    std::filesystem::create_directories(place.trial(id) / "checkpoints/step-8");
+  }
+  std::filesystem::create_directories(place.trial(0) / ".tmp-checkpoints-unneeded/step-4");
+  SweepReport(place, study, /*quiet=*/true).keep_files();
+  EXPECT_TRUE(std::filesystem::is_empty(place.trial(0)));
+  EXPECT_TRUE(std::filesystem::exists(place.trial(1) / "checkpoints/step-8"));
 }
 
 TEST_F(TrialFolder, is_where_the_trial_was_to_come_only_with_checkpoint_and_evaluation) {

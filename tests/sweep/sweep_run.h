@@ -4,7 +4,10 @@
 
 #include "tests/support/command_run.h"
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <fstream>
 #include <set>
 
 namespace tanren::testing {
@@ -50,6 +53,24 @@ class SweepRun : public CommandRun {
       if (id >= found.size()) continue;
       EXPECT_TRUE(found[id].is_null()) << "trial " << id << " is there twice";
       found[id] = entry;
+    }
+    return found;
+  }
+  // The processes of the trials that the process `sweep` has started.
+  static std::vector<pid_t> trial_processes(pid_t sweep) {
+    std::vector<pid_t> found;
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", none)) {
+      std::ifstream file(entry.path() / "stat");
+      std::string line;
+      std::getline(file, line);
+      const size_t name_end = line.rfind(')');
+      if (name_end == std::string::npos || line.find("(sweep-guard)") != std::string::npos)
+        continue;
+      char state = 0;
+      pid_t parent = 0;
+      std::istringstream(line.substr(name_end + 1)) >> state >> parent;
+      if (parent == sweep) found.push_back(std::stoi(line));
     }
     return found;
   }
