@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/hash.h"
+#include "tanren/base/log.h"
 #include "tanren/base/text.h"
 
 #include <fcntl.h>
@@ -83,8 +84,14 @@ Journal::Journal(fs::path file) : path_(std::move(file)) {
   try {
     while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
-      throw InputError("[sweep] another process writes " + path_.string() +
-                       "; wait for it, or take another folder");
+      if (errno == EWOULDBLOCK) {
+        throw InputError("[sweep] another process writes " + path_.string() +
+                         "; wait for it, or take another folder");
+      }
+      // Some network file systems have no locks; most sweeps there are alone in their folder.
+      log("[sweep] cannot lock " + path_.string() + " (" + std::strerror(errno) +
+          "), so nothing keeps a second process out of it; start no other there");
+      break;
     }
     read_lines();
   } catch (...) {
@@ -131,8 +138,7 @@ std::vector<std::string> Journal::take_lines() { return std::exchange(lines_, {}
 void Journal::append(std::string_view object, bool sync) {
   if (path_.empty()) return;
   const uint64_t sum = next_sum(sum_, object);
-  const std::string line =
-      std::string(object.substr(0, object.size() - 1)) + sum_text(sum) + "\n";
+  const std::string line = std::string(object.substr(0, object.size() - 1)) + sum_text(sum) + "\n";
   std::string_view left = line;
   while (!left.empty()) {
     const int64_t at = size_ + std::ssize(line) - std::ssize(left);
