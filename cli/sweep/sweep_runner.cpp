@@ -267,7 +267,8 @@ void SweepRunner::ended(const ChildEnd& end) {
 void SweepRunner::tell(const Running& one, const ChildEnd& end) {
   const Trial& trial = one.trial;
   const fs::path folder = place_.trial(trial.id);
-  const TrialEnd what = end_of_trial(end, folder, one.said_before);
+  const TrialEnd what = checked(end_of_trial(end, folder, one.said_before), trial, folder,
+                                study_.options().metric);
   const auto fail = [&](TrialOutcome outcome, const std::string& reason) {
     study_.tell(trial, outcome, reason, last_step(folder));
   };
@@ -280,8 +281,6 @@ void SweepRunner::tell(const Running& one, const ChildEnd& end) {
   } else if (what.kind == TrialEnd::interrupted) {
     if (sent_ != 0) return;
     fail(TrialOutcome::failed, "a signal or run.max_time stopped it: " + last_output_line(folder));
-  } else if (what.kind == TrialEnd::reached && !has_come(trial, folder)) {
-    fail(TrialOutcome::failed, "its process ended before its run did, with exit code 0");
   } else if (what.kind == TrialEnd::reached) {
     tell_reached(study_, trial, folder);
   } else {

@@ -67,7 +67,9 @@ TrialEnd end_of_trial(const ChildEnd& end, const fs::path& folder, int64_t said_
   }
   switch (end.code) {
     case kResumableCode: return {.kind = TrialEnd::interrupted};
-    case kNoDiskCode: return {.kind = TrialEnd::no_disk, .reason = line};
+    case kNoDiskCode:  // there may have been no room for the line either
+      return {.kind = TrialEnd::no_disk,
+              .reason = line.empty() ? "[sweep] " + folder.string() + " cannot be written to" : line};
     case kDivergedCode: return failed_with(TrialOutcome::diverged, line);
     case kRefusedCode: return failed_with(TrialOutcome::refused, line);
     case kOutOfMemoryCode: return failed_with(TrialOutcome::out_of_memory, line);
@@ -104,6 +106,16 @@ bool is_there(const Trial& trial, const fs::path& folder, const std::string& met
   const auto values = evaluations_of(folder / "log.jsonl", metric);
   return std::any_of(values.begin(), values.end(),
                      [&](const auto& value) { return value.first == trial.until; });
+}
+
+TrialEnd checked(const TrialEnd& end, const Trial& trial, const fs::path& folder,
+                 const std::string& metric) {
+  if (end.kind == TrialEnd::no_disk) return end;
+  if (end.kind != TrialEnd::reached) {
+    return is_there(trial, folder, metric) ? TrialEnd{.kind = TrialEnd::reached} : end;
+  }
+  if (has_come(trial, folder)) return end;
+  return failed_with(TrialOutcome::failed, "its process ended before its run did, with exit code 0");
 }
 
 void tell_reached(Study& study, const Trial& trial, const fs::path& folder) {

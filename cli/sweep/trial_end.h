@@ -48,6 +48,12 @@ bool has_come(const Trial& trial, const std::filesystem::path& folder);
 // could write that down.
 bool is_there(const Trial& trial, const std::filesystem::path& folder, const std::string& metric);
 
+// The end as the folder has it: a run that is at the trial's goal has reached it however its process
+// ended, as after a kill of the sweep; and one that is not has failed, if a user's code left by
+// exit(0).
+TrialEnd checked(const TrialEnd& end, const Trial& trial, const std::filesystem::path& folder,
+                 const std::string& metric);
+
 // Reports all values of the metric in the run's log, and tells the study the one at the trial's
 // goal. A run that ended before its goal, by early_stop, is told as if it had come there with its
 // last value.

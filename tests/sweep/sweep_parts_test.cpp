@@ -93,6 +93,11 @@ TEST_F(TrialFolder, says_why_its_process_ended) {
   EXPECT_EQ(end(0, SIGABRT).reason, "signal 6 (Aborted): [memory] no room");
 }
 
+TEST_F(TrialFolder, without_room_for_a_line_tells_of_the_disk) {
+  EXPECT_EQ(end(kNoDiskCode).reason,
+            "[sweep] " + folder_.path().string() + " cannot be written to");
+}
+
 TEST_F(TrialFolder, has_the_reason_of_the_last_start_alone) {
   const std::string before = "stopped at step 4\n";
   folder_.file(kRunOutput, before);
@@ -111,6 +116,15 @@ TEST_F(TrialFolder, whose_process_ended_early_has_not_come_to_its_goal) {
   checkpoint(8);
   EXPECT_TRUE(has_come(part, folder_.path()));
   EXPECT_FALSE(has_come(whole, folder_.path()));
+  const auto kind = [&](TrialEnd::Kind before, const Trial& trial) {
+    return checked({.kind = before}, trial, folder_.path(), "loss").kind;
+  };
+  EXPECT_EQ(kind(TrialEnd::reached, part), TrialEnd::reached);
+  EXPECT_EQ(kind(TrialEnd::reached, whole), TrialEnd::failed);
+  EXPECT_EQ(kind(TrialEnd::failed, part), TrialEnd::failed);  // the log has no value
+  folder_.file("log.jsonl", "{\"evaluation\":{\"loss\":0.5},\"step\":8}\n");
+  EXPECT_EQ(kind(TrialEnd::failed, part), TrialEnd::reached);
+  EXPECT_EQ(kind(TrialEnd::no_disk, part), TrialEnd::no_disk);
   folder_.file("summary.json", "{\"status\":\"finished\"}");
   EXPECT_TRUE(has_come(whole, folder_.path()));
 }
