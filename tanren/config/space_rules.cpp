@@ -1,6 +1,7 @@
 #include "tanren/config/space_rules.h"
 
 #include "tanren/base/names.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 
 #include <algorithm>
@@ -97,7 +98,11 @@ class DimensionRules {
 
   void choices() {
     std::set<std::string> seen;
+    const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
     for (const std::string& value : d_.values) {
+      if (std::any_of(value.begin(), value.end(), is_control)) {  // tables and lines show it
+        report("has a control character in the value " + one_line(value) + "; take it out");
+      }
       if (!seen.insert(value).second) report("has the value " + value + " twice; drop one");
     }
     if (d_.points) report("has points, which only a range has; drop them");

@@ -41,8 +41,7 @@ TEST(Space, tells_every_problem_of_its_dimensions_at_once) {
         "[sweep] b: scale log needs low above 0, not 0", "[sweep] b: is there twice; drop one",
         "[sweep] b: has the value x twice; drop one",
         "[sweep] c: has neither low and high nor values; give one",
-        "[sweep] d: has no high; give both ends",
-        "[sweep] e: has values and a range; keep one",
+        "[sweep] d: has no high; give both ends", "[sweep] e: has values and a range; keep one",
         "[sweep] f: when names kin, which is no dimension; nearest: kind",
         "[sweep] kind: when leads back to kind itself; drop one condition",
         "[sweep] g: when names x, which is none of the values of kind: y",
@@ -53,6 +52,11 @@ TEST(Space, tells_every_problem_of_its_dimensions_at_once) {
         "[sweep] when \"nothing\" is no KEY=VALUE"}) {
     TANREN_EXPECT_CONTAINS(error + "\n", std::string(line) + "\n");
   }
+}
+
+TEST(Space, refuses_values_that_a_terminal_would_obey) {
+  EXPECT_EQ(error_of<ConfigError>([] { Space({{.key = "a", .values = {"\x1b[2J", "b"}}}); }),
+            "[sweep] a: has a control character in the value  [2J; take it out");
 }
 
 TEST(Space, refuses_conditions_in_a_circle) {
@@ -140,10 +144,9 @@ TEST(Space, counts_equal_whole_numbers_of_a_grid_once_and_bounds_its_size) {
     many.push_back({.key = "x" + std::to_string(i), .low = 0.0, .high = 1.0, .points = 1000});
   }
   EXPECT_EQ(Space(many).grid_size(), int64_t{1} << 40);
-  EXPECT_EQ(error_of<ConfigError>([] {
-              Space({{.key = "x", .low = 0.0, .high = 1.0}}).grid_size();
-            }),
-            "[sweep] x: a range in a grid needs points; set them");
+  EXPECT_EQ(
+      error_of<ConfigError>([] { Space({{.key = "x", .low = 0.0, .high = 1.0}}).grid_size(); }),
+      "[sweep] x: a range in a grid needs points; set them");
 }
 
 TEST(Space, perturbs_numbers_by_a_fifth_and_choices_to_a_neighbour) {
