@@ -267,8 +267,8 @@ void SweepRunner::ended(const ChildEnd& end) {
 void SweepRunner::tell(const Running& one, const ChildEnd& end) {
   const Trial& trial = one.trial;
   const fs::path folder = place_.trial(trial.id);
-  const TrialEnd what = checked(end_of_trial(end, folder, one.said_before), trial, folder,
-                                study_.options().metric);
+  const TrialEnd what =
+      checked(end_of_trial(end, folder, one.said_before), trial, folder, study_.options().metric);
   const auto fail = [&](TrialOutcome outcome, const std::string& reason) {
     study_.tell(trial, outcome, reason, last_step(folder));
   };

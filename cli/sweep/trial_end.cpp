@@ -68,8 +68,9 @@ TrialEnd end_of_trial(const ChildEnd& end, const fs::path& folder, int64_t said_
   switch (end.code) {
     case kResumableCode: return {.kind = TrialEnd::interrupted};
     case kNoDiskCode:  // there may have been no room for the line either
-      return {.kind = TrialEnd::no_disk,
-              .reason = line.empty() ? "[sweep] " + folder.string() + " cannot be written to" : line};
+      return {
+          .kind = TrialEnd::no_disk,
+          .reason = line.empty() ? "[sweep] " + folder.string() + " cannot be written to" : line};
     case kDivergedCode: return failed_with(TrialOutcome::diverged, line);
     case kRefusedCode: return failed_with(TrialOutcome::refused, line);
     case kOutOfMemoryCode: return failed_with(TrialOutcome::out_of_memory, line);
@@ -115,7 +116,8 @@ TrialEnd checked(const TrialEnd& end, const Trial& trial, const fs::path& folder
     return is_there(trial, folder, metric) ? TrialEnd{.kind = TrialEnd::reached} : end;
   }
   if (has_come(trial, folder)) return end;
-  return failed_with(TrialOutcome::failed, "its process ended before its run did, with exit code 0");
+  return failed_with(TrialOutcome::failed,
+                     "its process ended before its run did, with exit code 0");
 }
 
 void tell_reached(Study& study, const Trial& trial, const fs::path& folder) {

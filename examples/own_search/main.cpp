@@ -31,10 +31,8 @@ int main(int argc, char** argv) {
   try {
     const tanren::Space space{{.key = "angle", .low = 0.0, .high = 90.0},
                               {.key = "speed", .low = 1.0, .high = 60.0, .scale = "log"}};
-    tanren::Study study(space, {.trials = 50,
-                                .lower_is_better = false,
-                                .metric = "metres",
-                                .journal = argv[1]});
+    tanren::Study study(
+        space, {.trials = 50, .lower_is_better = false, .metric = "metres", .journal = argv[1]});
     while (const auto trial = study.ask()) {
       study.tell(*trial, distance_of(trial->number("angle"), trial->number("speed")));
     }

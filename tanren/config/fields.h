@@ -40,12 +40,12 @@ struct FieldInfo {
 };
 
 // The types that a key may have. value_text.cpp has their names, in this order.
-using Member = std::variant<std::string*, bool*, int64_t*, double*, std::optional<bool>*,
-                            std::optional<int64_t>*, std::optional<double>*,
-                            std::vector<std::string>*, std::vector<int64_t>*, std::vector<double>*,
-                            std::map<std::string, std::string>*, std::map<std::string, double>*,
-                            std::vector<GroupOptions>*, std::vector<UnfreezeOptions>*,
-                            std::vector<DimensionOptions>*>;
+using Member =
+    std::variant<std::string*, bool*, int64_t*, double*, std::optional<bool>*,
+                 std::optional<int64_t>*, std::optional<double>*, std::vector<std::string>*,
+                 std::vector<int64_t>*, std::vector<double>*, std::map<std::string, std::string>*,
+                 std::map<std::string, double>*, std::vector<GroupOptions>*,
+                 std::vector<UnfreezeOptions>*, std::vector<DimensionOptions>*>;
 
 struct Field {
   std::string key;  // such as "run.steps"

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kOwnOfARank[] = {
     "run.name",        "run.device",          "run.threads", "run.debug", "batch.microbatch",
     "data.workers",    "data.prefetch",       "memory.",     "metrics.",  "parallel.devices",
-    "checkpoint.keep", "parallel.rendezvous", "generate.",     "sweep."};
+    "checkpoint.keep", "parallel.rendezvous", "generate.",   "sweep."};
 
 // In stages these are of all ranks, too: each rank predicts what all stages hold.
 bool predicts_stages(const Field& field) {

@@ -67,8 +67,8 @@ TEST_F(JournalFile, refuses_lines_that_were_changed_dropped_moved_or_added) {
   std::string changed = text_;
   changed[changed.find("[2,") + 1] = '7';
   const auto expect_line = [&](const std::string& text, const std::string& line) {
-    TANREN_EXPECT_CONTAINS(error_for(text), "[sweep] " + file_.string() + ":" + line +
-                                                " is not as it was written; ");
+    TANREN_EXPECT_CONTAINS(
+        error_for(text), "[sweep] " + file_.string() + ":" + line + " is not as it was written; ");
   };
   expect_line(changed, "2");
   expect_line(a + c, "2");
@@ -80,9 +80,9 @@ TEST_F(JournalFile, refuses_lines_that_were_changed_dropped_moved_or_added) {
 
 TEST_F(JournalFile, has_one_writer) {
   Journal journal(file_);
-  EXPECT_EQ(error_of<InputError>([&] { Journal other(file_); }),
-            "[sweep] another process writes " + file_.string() +
-                "; wait for it, or take another folder");
+  EXPECT_EQ(
+      error_of<InputError>([&] { Journal other(file_); }),
+      "[sweep] another process writes " + file_.string() + "; wait for it, or take another folder");
   EXPECT_EQ(read_journal(file_), lines_);  // reading needs no lock
   journal.leave();
   EXPECT_EQ(Journal(file_).take_lines(), lines_);

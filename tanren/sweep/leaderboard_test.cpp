@@ -20,9 +20,14 @@ std::vector<int64_t> ids_of(const std::vector<const TrialRecord*>& records) {
 
 // Twenty trials by asha, three of which run: a stops on the way, b finishes, c crashes.
 Study three_kinds() {
-  Study study(Space({{.key = "kind", .values = {"a", "b", "c"}}}),
-              {.sampler = "random", .scheduler = "asha", .trials = 20, .metric = "accuracy",
-               .lower_is_better = false, .steps = 8, .first_rung = 2, .reduction = 2});
+  Study study(Space({{.key = "kind", .values = {"a", "b", "c"}}}), {.sampler = "random",
+                                                                    .scheduler = "asha",
+                                                                    .trials = 20,
+                                                                    .metric = "accuracy",
+                                                                    .lower_is_better = false,
+                                                                    .steps = 8,
+                                                                    .first_rung = 2,
+                                                                    .reduction = 2});
   int64_t told = 0;
   while (const auto trial = study.ask()) {
     const std::string& kind = trial->text("kind");
@@ -97,9 +102,9 @@ TEST(Leaderboard, the_text_shows_the_first_rows_and_counts_all) {
 }
 
 TEST(Leaderboard, a_trial_that_pauses_is_stopped_only_when_the_study_is_done) {
-  Study study(Space({{.key = "kind", .values = {"a", "b"}}}),
-              {.sampler = "grid", .scheduler = "asha", .steps = 8, .first_rung = 2,
-               .reduction = 2});
+  Study study(
+      Space({{.key = "kind", .values = {"a", "b"}}}),
+      {.sampler = "grid", .scheduler = "asha", .steps = 8, .first_rung = 2, .reduction = 2});
   EXPECT_EQ(leaderboard_text(study), "TRIALS BY VALUE\n  no trial yet\n");
   study.tell(*study.ask(), 1.0);
   EXPECT_EQ(state_text(study, study.records()[0]), "paused");

@@ -81,7 +81,7 @@ void ParzenMixture::add_choices(size_t dimension, const std::vector<const SpaceP
   for (size_t i = 0; i <= points.size(); ++i) {
     const double own = i < points.size() ? (*points[i])[dimension] : kNotThere;
     for (size_t choice = 0; choice < choices; ++choice) {
-      const double share = std::isnan(own)                         ? 1 / count
+      const double share = std::isnan(own)                      ? 1 / count
                            : static_cast<double>(choice) == own ? other + 1 / (1 + count * prior)
                                                                 : other;
       kernels.shares.push_back(share);
@@ -140,7 +140,7 @@ double ParzenMixture::log_density(const SpacePoint& point) const {
 
 // Acklam's rational approximation, to 1.2e-9 of the value.
 double normal_quantile(double share) {
-  constexpr double kA[] = {-3.969683028665376e+01, 2.209460984245205e+02, -2.759285104469687e+02,
+  constexpr double kA[] = {-3.969683028665376e+01, 2.209460984245205e+02,  -2.759285104469687e+02,
                            1.383577518672690e+02,  -3.066479806614716e+01, 2.506628277459239e+00};
   constexpr double kB[] = {-5.447609879822406e+01, 1.615858368580409e+02, -1.556989798598866e+02,
                            6.680131188771972e+01, -1.328068155288572e+01};

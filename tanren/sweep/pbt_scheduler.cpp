@@ -75,9 +75,10 @@ class PbtScheduler final : public Scheduler {
       return std::pair(a.cost, a.trial) < std::pair(b.cost, b.trial);
     });
     const auto all = order.size();
-    const auto alive = static_cast<size_t>(
-        std::count_if(order.begin(), order.end(),
-                      [](const Member& member) { return std::isfinite(member.cost); }));
+    const auto alive =
+        static_cast<size_t>(std::count_if(order.begin(), order.end(), [](const Member& member) {
+          return std::isfinite(member.cost);
+        }));
     if (alive == 0) return;  // there is nothing to go on from
     target_ = std::min(target_ + options_.interval, options_.steps);
     const size_t quarter = std::min((all + 3) / 4, all / 2);
@@ -87,9 +88,9 @@ class PbtScheduler final : public Scheduler {
       forks_.emplace_back(order[all - 1 - i].trial, order[i % num_sources].trial);
     }
     for (const Member& member : members_) {
-      const bool is_replaced =
-          std::any_of(forks_.begin(), forks_.end(),
-                      [&](const auto& fork) { return fork.first == member.trial; });
+      const bool is_replaced = std::any_of(forks_.begin(), forks_.end(), [&](const auto& fork) {
+        return fork.first == member.trial;
+      });
       if (!is_replaced) ready_.push_back(member.trial);
     }
   }
@@ -97,9 +98,9 @@ class PbtScheduler final : public Scheduler {
   SchedulerOptions options_;
   int64_t target_;  // the step of the next exchange, or the last step
   std::vector<Member> members_;
-  std::unordered_map<int64_t, size_t> member_of_;       // by trial
-  std::deque<std::pair<int64_t, int64_t>> forks_;       // replaced and source, before any resumes
-  std::deque<int64_t> ready_;                           // to be resumed
+  std::unordered_map<int64_t, size_t> member_of_;  // by trial
+  std::deque<std::pair<int64_t, int64_t>> forks_;  // replaced and source, before any resumes
+  std::deque<int64_t> ready_;                      // to be resumed
   int64_t num_running_ = 0;
 };
 

@@ -39,7 +39,7 @@ TEST(Sampler, keyed_draws_are_uniform) {
       squares += share * share;
     }
   }
-  EXPECT_NEAR(sum / 10000, 0.5, 0.02);           // seven standard errors
+  EXPECT_NEAR(sum / 10000, 0.5, 0.02);  // seven standard errors
   EXPECT_NEAR(squares / 10000, 1.0 / 3, 0.02);
 }
 

@@ -55,7 +55,9 @@ TEST(Space, tells_every_problem_of_its_dimensions_at_once) {
 }
 
 TEST(Space, refuses_values_that_a_terminal_would_obey) {
-  EXPECT_EQ(error_of<ConfigError>([] { Space({{.key = "a", .values = {"\x1b[2J", "b"}}}); }),
+  EXPECT_EQ(error_of<ConfigError>([] {
+              Space({{.key = "a", .values = {"\x1b[2J", "b"}}});
+            }),
             "[sweep] a: has a control character in the value  [2J; take it out");
 }
 

@@ -33,10 +33,10 @@ struct StudyOptions {
   bool lower_is_better = true;
   std::string metric = "value";  // what the value is called, for reports
   uint64_t seed = 0;
-  int64_t steps = 0;       // of a whole trial; asha and pbt need it
-  int64_t first_rung = 0;  // asha
-  int64_t reduction = 4;   // asha
-  int64_t interval = 0;    // pbt
+  int64_t steps = 0;              // of a whole trial; asha and pbt need it
+  int64_t first_rung = 0;         // asha
+  int64_t reduction = 4;          // asha
+  int64_t interval = 0;           // pbt
   std::filesystem::path journal;  // empty: in memory
 };
 

@@ -55,9 +55,8 @@ class TpeSampler final : public Sampler {
     SpacePoint chosen;
     double highest = 0;
     for (int64_t candidate = 0; candidate < kCandidates; ++candidate) {
-      SpacePoint point = near.draw([&](size_t dimension) {
-        return keyed_share(seed_, id, dimension, candidate);
-      });
+      SpacePoint point =
+          near.draw([&](size_t dimension) { return keyed_share(seed_, id, dimension, candidate); });
       const double ratio = near.log_density(point) - far.log_density(point);
       if (!chosen.empty() && !(ratio > highest)) continue;
       highest = ratio;
@@ -69,9 +68,8 @@ class TpeSampler final : public Sampler {
  private:
   // A share of those with a value, at least one of them.
   static size_t num_good(const std::vector<Observation>& seen) {
-    const auto end = std::find_if(seen.begin(), seen.end(), [](const Observation& one) {
-      return !std::isfinite(one.cost);
-    });
+    const auto end = std::find_if(seen.begin(), seen.end(),
+                                  [](const Observation& one) { return !std::isfinite(one.cost); });
     return static_cast<size_t>(std::ceil(kGoodShare * static_cast<double>(end - seen.begin())));
   }
 

@@ -10,9 +10,9 @@ namespace tanren {
 
 namespace {
 
-constexpr const char* kOutcomes[] = {"finished",  "stopped", "diverged", "out_of_memory",
-                                     "too_large", "refused", "crashed",  "hung",
-                                     "failed"};
+constexpr const char* kOutcomes[] = {"finished",      "stopped",   "diverged",
+                                     "out_of_memory", "too_large", "refused",
+                                     "crashed",       "hung",      "failed"};
 
 auto entry_of(const TrialValues& values, const std::string& key) {
   return std::find_if(values.begin(), values.end(),

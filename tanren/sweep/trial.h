@@ -42,17 +42,17 @@ struct TrialRecord {
   SpacePoint point;
   TrialValues values;
   TrialState state = TrialState::running;
-  TrialOutcome outcome = TrialOutcome::finished;  // of an ended one
-  std::string reason;                             // of a failure, one line; may be empty
-  int64_t begun = 0;                              // the step at which its present work began
-  int64_t until = 0;                              // the step at which its present work ends
-  int64_t step = 0;                               // that it reached when it was last told
-  std::optional<double> value;                    // the metric at `step`
+  TrialOutcome outcome = TrialOutcome::finished;    // of an ended one
+  std::string reason;                               // of a failure, one line; may be empty
+  int64_t begun = 0;                                // the step at which its present work began
+  int64_t until = 0;                                // the step at which its present work ends
+  int64_t step = 0;                                 // that it reached when it was last told
+  std::optional<double> value;                      // the metric at `step`
   std::vector<std::pair<int64_t, double>> metrics;  // reported: step and value, steps rising
-  std::optional<int64_t> same_as;    // an earlier trial of the same values, which answers for it
-  std::optional<int64_t> fork_of;    // the trial that it goes on from
-  int64_t fork_step = 0;             // at that step
-  bool alone = false;                // its present work wants the machine for itself
+  std::optional<int64_t> same_as;  // an earlier trial of the same values, which answers for it
+  std::optional<int64_t> fork_of;  // the trial that it goes on from
+  int64_t fork_step = 0;           // at that step
+  bool alone = false;              // its present work wants the machine for itself
 };
 
 // Values are ranked by it: lower is better; infinite without a value.

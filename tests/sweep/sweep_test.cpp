@@ -115,9 +115,9 @@ TEST_F(Sweep, takes_the_steps_of_epochs_from_the_plan) {
       "sweep asha.toml --out t --set run.steps=none --set run.epochs=2 "
       "--set sweep.first_rung=12",
       2, {"[sweep] first_rung is 12 and a whole trial has 12 steps"});
-  Child talks = start(kTestProgram, {"sweep", at("asha.toml"), "--out", at("u"), "--set",
-                                     "run.steps=none", "--set", "run.epochs=2", "--set",
-                                     "model.kind=talking"});
+  Child talks =
+      start(kTestProgram, {"sweep", at("asha.toml"), "--out", at("u"), "--set", "run.steps=none",
+                           "--set", "run.epochs=2", "--set", "model.kind=talking"});
   ASSERT_EQ(talks.ended(seconds(120)), 0) << talks.text();
   EXPECT_EQ(journal("u")[0]["steps"], 12);
   fs::remove(at("train.csv"));
