@@ -182,15 +182,13 @@ fs::path export_quantized(const RunState& run, const Parts& parts, const fs::pat
     note.range = name(plan.range);
     note.samples = plan.samples;
   }
+  const QuantizedParameters parameters = learned_parameters(weights.tensors, how);
   const fs::path out = folder / kQuantizedFolder;
   fs::create_directories(out);
-  // Those of an earlier end of the run, and what tanren quantize says of another model there.
-  for (const char* old : {"quantize.txt", "quantize.json", "quantize.html", kWholeFile}) {
-    fs::remove(out / old);
-  }
+  // What tanren quantize says of another model there.
+  for (const char* old : {"quantize.txt", "quantize.json", "quantize.html"}) fs::remove(out / old);
   fs::path file = out / kWholeFile;
-  write_whole_model(file, tensors, told_of(weights, run, description),
-                    learned_parameters(weights.tensors, how), std::move(note));
+  write_whole_model(file, tensors, told_of(weights, run, description), parameters, std::move(note));
   return file;
 }
 

@@ -38,9 +38,10 @@ Exported export_weights(const RunState& run, const Parts& parts,
 constexpr const char* kQuantizedFolder = "quantized";
 
 // The same weights of a quantisation-aware training as its 8-bit model, with the scales of inputs
-// that it learned: folder/quantized/model.tanren.safetensors. fp64 tensors become fp32. What lies
-// there of an earlier 8-bit model goes first, reports of tanren quantize included. Returns the
-// file. InputError as learned_parameters (quantize/fake_quantization.h).
+// that it learned: folder/quantized/model.tanren.safetensors. fp64 tensors become fp32. Reports of
+// tanren quantize that lie there go first. An earlier 8-bit model stays until this one is written
+// completely. Returns the file. InputError as learned_parameters (quantize/fake_quantization.h),
+// before anything is changed.
 std::filesystem::path export_quantized(const RunState& run, const Parts& parts,
                                        const std::filesystem::path& folder,
                                        const Metadata& description, const FakeQuantization& how);

@@ -7,12 +7,14 @@
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/data/collated.h"
 #include "tanren/interop/export.h"
+#include "tanren/interop/model_description.h"
 #include "tanren/interop/quantized_tensors.h"
 #include "tanren/interop/torch_optimizer.h"
 #include "tanren/interop/torch_state.h"
 #include "tanren/model/supervised.h"
 #include "tanren/predict/described_model.h"
 #include "tanren/run/prepare.h"
+#include "tanren/run/quantized_run.h"
 #include "tanren/run/run.h"
 #include "tanren/train/quantized_training.h"
 #include "tests/support/gan.h"
@@ -25,6 +27,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,6 +55,11 @@ int64_t num_scales(const TensorMap& tensors) {
     return named.first.find("input_scale") != std::string::npos ||
            named.first.find("input_zero_point") != std::string::npos;
   });
+}
+
+Prepared prepared_for(const RunConfig& config) {
+  static const Registry registry;  // what is prepared refers to it
+  return prepare(config, registry, false, "");
 }
 
 class QatFiles : public ::testing::Test {
@@ -138,7 +146,68 @@ TEST_F(QatFiles, an_8_bit_model_that_cannot_be_written_costs_neither_summary_nor
   EXPECT_EQ(summary.at("status"), "finished");
   EXPECT_EQ(summary.at("steps"), 6);
   EXPECT_EQ(summary.at("weights"), "model.safetensors");
-  TANREN_EXPECT_CONTAINS(summary.at("unwritten").get<std::string>(), "quantized");
+  const auto unwritten = summary.at("unwritten").get<std::string>();
+  EXPECT_TRUE(unwritten.starts_with("[run] the 8-bit model could not be written: ")) << unwritten;
+  TANREN_EXPECT_CONTAINS(unwritten, "quantized");
+
+  fs::remove(place("run") / kQuantizedFolder);
+  const RunOutput next = go(config, "run");
+  EXPECT_EQ(next.loop.session_steps, 0);
+  EXPECT_TRUE(fs::exists(place("run") / kQuantizedFolder / kWholeFile));
+  const auto told = nlohmann::json::parse(read_file(place("run") / "summary.json"));
+  EXPECT_EQ(told.at("status"), "finished");
+  EXPECT_FALSE(told.contains("unwritten"));
+  EXPECT_THROW(go(config, "run"), ConfigError) << "nothing is left to do";
+}
+
+// A process that is killed meanwhile leaves the first of the two summaries.
+TEST_F(QatFiles, an_8_bit_model_is_told_as_unwritten_until_it_is_there) {
+  const auto config = short_static_config();
+  const Prepared prepared = prepared_for(config);
+  const TinyRun tiny(config, prepared.datasets.train.get(), prepared.task);
+  RunOutput output;
+  output.summary.unwritten = kNotYetWritten;
+  std::string told = "nothing";
+  write_quantized(prepared, tiny.state, tiny.parts, place("run"), output, [&] {
+    told = output.summary.unwritten;
+    throw RunError("[file] cannot write summary.json");
+  });
+  EXPECT_EQ(told, "") << "the model is there";
+  EXPECT_TRUE(fs::exists(output.quantized));
+  TANREN_EXPECT_CONTAINS(output.summary.unwritten, "[file] cannot write summary.json");
+
+  fs::remove_all(place("run"));
+  write_file(place("run"), "in the way of a folder");
+  write_quantized(prepared, tiny.state, tiny.parts, place("run"), output,
+                  [] { throw RunError("[file] cannot write summary.json"); });
+  TANREN_EXPECT_CONTAINS(output.summary.unwritten, "the 8-bit model could not be written");
+}
+
+TEST_F(QatFiles, an_8_bit_model_stays_until_the_next_one_is_written_whole) {
+  const auto config = short_static_config();
+  const Prepared prepared = prepared_for(config);
+  const TinyRun tiny(config, prepared.datasets.train.get(), prepared.task);
+  const Dataset& train = *prepared.datasets.train;
+  const auto write = [&] {
+    return export_quantized(tiny.state, tiny.parts, folder_.path(),
+                            describe_model(prepared.config, train.info(), train.size()),
+                            *prepared.quantization);
+  };
+  const fs::path file = write();
+  const std::string before = read_file(file);
+  {
+    const FullDiskScope full(100);
+    EXPECT_THROW(write(), RunError);
+  }
+  EXPECT_EQ(read_file(file), before);
+
+  write_file(file.parent_path() / "quantize.txt", "of this model");
+  const at::NoGradGuard no_grad;
+  tiny.state.task.module->named_parameters()["head.weight"].fill_(
+      std::numeric_limits<double>::quiet_NaN());
+  EXPECT_THROW(write(), InputError);
+  EXPECT_EQ(read_file(file), before);
+  EXPECT_TRUE(fs::exists(file.parent_path() / "quantize.txt"));
 }
 
 TEST_F(QatFiles, reports_of_an_older_8_bit_model_go_before_the_new_one) {
@@ -201,11 +270,6 @@ std::optional<PlanLine> line_of(const Plan& plan, const std::string& key) {
     if (line.key == key) return line;
   }
   return std::nullopt;
-}
-
-Prepared prepared_for(const RunConfig& config) {
-  static const Registry registry;  // what is prepared refers to it
-  return prepare(config, registry, false, "");
 }
 
 bool is_trained(const Prepared& prepared, const std::string& name) {
