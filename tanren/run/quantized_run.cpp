@@ -29,6 +29,8 @@ void write_quantized(const Prepared& prepared, const RunState& state, const Part
   RunConfig answers = prepared.config;
   if (answers.precision.mode == "fp64") answers.precision.mode = "fp32";
   std::string& unwritten = output.summary.unwritten;
+  unwritten = "[run] the 8-bit model is not written yet; start the run again to write it";
+  write_summary();  // for a process that is killed from here on
   try {
     output.quantized =
         export_quantized(state, parts, folder, describe_model(answers, train.info(), train.size()),

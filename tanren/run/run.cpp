@@ -158,12 +158,12 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   output.summary.wall_seconds = shared.elapsed();
   const auto write_summary = [&] {
     shared.folder->write("summary.json", to_json(output.summary) + "\n");
+    shared.reached.has_ended = true;
   };
-  if (output.exported && prepared.quantization) output.summary.unwritten = kNotYetWritten;
-  write_summary();
-  shared.reached.has_ended = true;
   if (output.exported && prepared.quantization) {
     write_quantized(prepared, state, parts, shared.folder->path(), output, write_summary);
+  } else {
+    write_summary();
   }
   return output;
 }
