@@ -39,7 +39,7 @@ class LockedFolder {
       is_lost_ = !is_locked_ && errno == EWOULDBLOCK;
       if (!is_locked_ && errno != EINTR) break;
     }
-    struct stat held {}, named {};
+    struct stat held = {}, named = {};
     const bool is_there = ::stat(folder.c_str(), &named) == 0;
     const bool is_other = folder_ >= 0 && ::fstat(folder_, &held) == 0 &&
                           (held.st_dev != named.st_dev || held.st_ino != named.st_ino);
