@@ -1,4 +1,5 @@
-// What a run does for quantisation-aware training at its beginning and at its end. Internal to run/.
+// What a run does for quantisation-aware training at its beginning and at its end. Internal to
+// run/.
 #pragma once
 
 #include "tanren/run/prepare.h"
