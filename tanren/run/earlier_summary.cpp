@@ -36,7 +36,7 @@ std::string text_of(const SummaryJson& summary, const char* key) {
   return found != summary.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-void set_back(SummaryJson& summary, const Counts& counts) {
+void set_back(SummaryJson& summary, const RunCounts& counts) {
   if (summary["attempts"] != SummaryJson(counts.attempts)) {  // the last update is undone
     std::vector<std::string> losses;
     for (const auto& item : summary.items()) {
@@ -60,7 +60,7 @@ bool is_known_before_the_loop(std::string_view key, const SummaryJson& value) {
 
 }  // namespace
 
-Counts counts_at(const std::optional<fs::path>& checkpoint) {
+RunCounts counts_at(const std::optional<fs::path>& checkpoint) {
   if (!checkpoint) return {};
   const int64_t steps = step_of(*checkpoint);
   try {

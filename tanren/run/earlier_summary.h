@@ -12,13 +12,13 @@
 
 namespace tanren {
 
-struct Counts {
+struct RunCounts {
   int64_t steps = 0;
   int64_t attempts = 0;
 };
 // Those with which a start from `checkpoint` begins; none: 0. Of a damaged step folder only the
 // step in its name is known, and counts as that many attempts.
-Counts counts_at(const std::optional<std::filesystem::path>& checkpoint);
+RunCounts counts_at(const std::optional<std::filesystem::path>& checkpoint);
 
 // Whether the summary tells of saved steps: all that says so of a run of a tanren that kept no file
 // `saved`. A run that failed may have made them and saved none.

@@ -24,7 +24,7 @@ Summary counted(int64_t steps, int64_t attempts) {
 
 // Where a start begins that has made no update.
 Summary at_start(const RunFolder& folder) {
-  const Counts counts = counts_at(folder.resume_from());
+  const RunCounts counts = counts_at(folder.resume_from());
   return counted(counts.steps, counts.attempts);
 }
 
