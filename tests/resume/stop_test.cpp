@@ -114,7 +114,7 @@ class Stop : public ::testing::Test {
     if (!fs::exists(run)) train("long.toml", run);
     return run;
   }
-  // Starts `out`, a part of long.toml, again: its log is long_run()'s, up to the end or for 300 more
+  // Starts `out`, a part of long.toml, again: its log is long_run()'s, to the end or for 300 more
   // steps.
   void expect_goes_on(const std::string& out, bool to_the_end) const {
     if (to_the_end) {
