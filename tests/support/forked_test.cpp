@@ -74,7 +74,11 @@ TEST_F(Forked, begins_after_clients_that_broke_off) {
 
 TEST_F(Forked, of_a_server_that_is_gone_ended_as_nobody_knows) {
   const ForkServer server("/bin/bash");
-  Child child = server.start({"/bin/bash", "-c", "kill -KILL $PPID"}, {});
+  const std::string line =
+      "trap 'kill -KILL $PPID; exit' TERM; echo waits; while :; do sleep 0.01; done";
+  Child child = server.start({"/bin/bash", "-c", line}, {});
+  ASSERT_TRUE(child.await("waits\n", seconds(60)));
+  child.signal(SIGTERM);
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(child.ended(seconds(120)), -1);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(100)) << "it was waited for";
