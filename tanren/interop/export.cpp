@@ -247,7 +247,8 @@ TensorMap averages_in(const State& average, const RunState* run, const std::stri
   for (const auto& [name, tensor] : average.tensors) {
     if (raw.count(name) == 0) averages.set(name, tensor);
   }
-  return averages;
+  // Older step folders have the averages under the first names alone.
+  return run != nullptr ? run->under_all_names(averages) : averages;
 }
 
 std::optional<fs::path> exported_weights(const fs::path& folder) {

@@ -66,8 +66,9 @@ SafetensorsFile checkpoint_weights(const std::filesystem::path& checkpoint, bool
 
 // The averages in a snapshot's state of them, by the names of the weights and buffers whose place
 // they take; none of an objective that has no average yet. Older step folders do not name those of
-// such an objective (kNoAverage), which are its weights at the start: `run`, which has the
-// objectives, names them. CheckpointError for such a folder, `from`, without a run (null).
+// such an objective (kNoAverage), which are its weights at the start, nor the second names of a
+// tensor: `run`, which has the objectives, names them. CheckpointError for such a folder without
+// those of an objective, `from`, without a run (null).
 TensorMap averages_in(const State& average, const RunState* run, const std::string& from);
 
 // folder/model.safetensors, if it exists.

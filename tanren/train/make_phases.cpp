@@ -156,7 +156,8 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
   check_task(task, "[train] this run");
   check_paths(task);
   std::vector<Phase> phases;
-  std::set<std::string> taken, averaged;
+  std::set<std::string> taken;
+  std::set<const at::TensorImpl*> averaged;  // statistics
   const auto holds = [&](const std::string& name) {
     return stage == nullptr || stage->holds(name);
   };
@@ -196,8 +197,10 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
         // A zero point never changes: shared over ranks, an accelerator's would be read anew.
         if (scales.count(item.key()) > 0) continue;
         buffers.push_back({item.value(), norm_of(*task.module, item.key())});
-        // Constants are not averaged: a mask's infinity minus itself is not a number.
-        if (buffers.back().norm != nullptr && averaged.insert(item.key()).second) {
+        // Constants are not averaged: a mask's infinity minus itself is not a number. Those of a
+        // norm that the module has registered twice are averaged once.
+        if (buffers.back().norm != nullptr &&
+            averaged.insert(item.value().unsafeGetTensorImpl()).second) {
           statistics.push_back({item.key(), item.value()});
         }
       }
