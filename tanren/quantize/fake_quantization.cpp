@@ -113,7 +113,7 @@ Task fake_quantized(Task task, const FakeQuantization& how) {
           names.input_scale, layer.name));
     }
     module.register_parameter(scale, at::ones({1}, at::kFloat),
-                              weight->requires_grad() && layer.trains_scale);
+                              layer.trains_scale.value_or(weight->requires_grad()));
     module.register_buffer(zero_point, at::full({1}, 128, at::kLong));
   }
   const auto layers = std::make_shared<const FakeLayers>(*task.module, how);

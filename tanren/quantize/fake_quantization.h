@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,7 +34,7 @@ struct FakeLayer {
   int64_t input_elements = 1;
   // Of a tied weight the first of its names, after which the scale is named; else `name`.
   std::string first;
-  bool trains_scale = true;  // where its weight is trained
+  std::optional<bool> trains_scale = {};  // from the start on; none: as its weight
 };
 
 struct FakeQuantization {

@@ -240,6 +240,31 @@ TEST(QatFreezing, of_a_weight_is_that_of_its_scale_unless_a_pattern_is_of_the_sc
                          "head.input_scale");
 }
 
+// The scale that a table frees is that of a weight which stays frozen.
+TEST(QatFreezing, of_a_scale_alone_ends_when_its_table_says_so_and_no_table_is_without_effect) {
+  auto config = short_static_config();
+  config.model.freeze = {"head.weight", "head.input_scale"};
+  config.model.unfreeze = {{{"head.input_scale"}, 0}};
+  const Prepared from_start = prepared_for(config);
+  EXPECT_FALSE(is_trained(from_start, "head.weight"));
+  EXPECT_TRUE(is_trained(from_start, "head.input_scale"));
+  config.model.unfreeze = {{{"head.input_scale"}, 1}};
+  const Prepared later = prepared_for(config);
+  EXPECT_FALSE(is_trained(later, "head.input_scale"));
+  ASSERT_EQ(later.plan.freeze.unfreezes.size(), 1u);
+  EXPECT_EQ(later.plan.freeze.unfreezes[0].parameters,
+            (std::vector<std::string>{"head.input_scale"}));
+
+  config.model.freeze = {"head.*"};
+  for (const int64_t step : {0, 5}) {
+    config.model.unfreeze = {{{"head.input_scale"}, step}};
+    TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { (void)prepared_for(config); }),
+                           "is unfrozen with its weight");
+  }
+  config.model.unfreeze = {{{"head.input_scale", "head.weight"}, 5}};
+  EXPECT_EQ(prepared_for(config).plan.freeze.unfreezes.at(0).parameters.size(), 2u);
+}
+
 TEST(QatPlan, warns_of_an_optimizer_that_moves_scales_by_its_rate) {
   auto config = short_static_config();
   const auto warning = [&] { return line_of(prepared_for(config).plan, "quantize.scales"); };
