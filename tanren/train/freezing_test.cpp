@@ -81,9 +81,9 @@ TEST(Freezing, a_parameter_with_two_names_is_frozen_and_excepted_by_either) {
     const at::Tensor own = module->register_parameter("own", at::ones({2}));
     const at::Tensor tied = module->register_parameter("first", at::ones({2}));
     module->register_parameter("second", tied);
-    const int64_t frozen = freeze(*module, options);
+    const int64_t count = freeze(*module, options);
     EXPECT_TRUE(own.requires_grad());
-    EXPECT_EQ(frozen, tied.requires_grad() ? 0 : 1);
+    EXPECT_EQ(count, tied.requires_grad() ? 0 : 1);
     return tied.requires_grad();
   };
   EXPECT_FALSE(patterns(frozen({"second"})));
