@@ -36,6 +36,9 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
 // Why a weight of two dims or more is not among the layers.
 std::string why_kept(const ParameterReaders& found, const std::vector<std::string>& keep) {
   if (matches_any(keep, found.name)) return "quantize.keep names it";
+  if (found.is_linear_in_training_alone) {
+    return "a linear reads it in training alone, so that no prediction shows the range of its input";
+  }
   return found.reader ? "a convolution, whose inputs get no scale per row" : found.why;
 }
 
@@ -63,6 +66,11 @@ FakeQuantization find_fake_quantization(const Task& task, const Batch& batch, Qu
   WeightReaders readers = weights_to_quantize(found, keep);
   if (scheme == QuantizeScheme::dynamic) {
     std::erase_if(readers, [](const auto& own) { return own.second == WeightReader::convolution; });
+  }
+  if (scheme == QuantizeScheme::calibrated) {
+    for (const ParameterReaders& own : found) {
+      if (own.is_linear_in_training_alone) readers.erase(own.name);
+    }
   }
   if (readers.empty()) {
     throw ConfigError(fmt::format(

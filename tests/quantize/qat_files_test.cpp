@@ -304,6 +304,44 @@ TEST(QatPlan, names_the_layers_whose_inputs_never_vary) {
   }
 }
 
+// Predictions embed by a tied weight, which a loss of the training reads linearly.
+struct TiedInTraining : torch::nn::Module {
+  TiedInTraining() {
+    tied = register_parameter("tied", at::randn({10, 8}));
+    head = register_parameter("head", at::randn({3, 8}));
+  }
+  at::Tensor tied, head;
+};
+
+TEST(QatPlan, keeps_a_tied_weight_that_no_prediction_reads_linearly_if_its_input_needs_a_range) {
+  auto config = short_static_config("gpt2");
+  config.data.train.fields = {"inputs: int[7] in [0, 9]", "labels: int[7] in [0, 9]"};
+  const auto data = open_dataset(config.data.train, "data.train");
+  const auto module = std::make_shared<TiedInTraining>();
+  Task plain;
+  plain.module = module;
+  plain.predict = [module](const Batch& batch) {
+    const at::Tensor y = at::linear(at::embedding(module->tied, batch["inputs"]), module->head);
+    return Prediction{{{"sum", y.sum()}}, y, batch["inputs"]};
+  };
+  plain.phases = {PhaseSpec{.forward = [module](const Batch& batch) {
+    const at::Tensor rows = at::embedding(module->tied, batch["inputs"]);
+    const at::Tensor sum = at::linear(rows, module->tied).sum();
+    return Terms{{"sum", sum + at::linear(rows, module->head).sum()}};
+  }}};
+  Plan plan;
+  plan.quantize = {.scheme = QuantizeScheme::calibrated, .samples = 32};
+  const FakeQuantization how = find_quantization(plain, config, *data);
+  ASSERT_EQ(how.layers.size(), 1u);
+  EXPECT_EQ(how.layers[0].name, "head");
+  TANREN_EXPECT_CONTAINS(how.kept.at("tied"), "in training alone");
+  const Task task = fake_quantized(plain, how);
+  EXPECT_NO_THROW((void)begin_quantized(plain, how, plan, *data));
+  EXPECT_FALSE(module->named_parameters().contains("tied_input_scale"));
+  config.quantize.scheme = "dynamic";
+  EXPECT_EQ(find_quantization(plain, config, *data).layers.size(), 2u);
+}
+
 // What ranks share is written, and a zero point that was written is read anew from the device.
 TEST(QatRanks, share_no_zero_points) {
   const auto config = short_static_config();
