@@ -37,7 +37,7 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
 std::string why_kept(const ParameterReaders& found, const std::vector<std::string>& keep) {
   if (matches_any(keep, found.name)) return "quantize.keep names it";
   if (found.is_linear_in_training_alone) {
-    return "a linear reads it in training alone, so that no prediction shows the range of its input";
+    return "a linear reads it in training alone, and no prediction shows the range of its input";
   }
   return found.reader ? "a convolution, whose inputs get no scale per row" : found.why;
 }

@@ -48,8 +48,9 @@ struct FakeQuantization {
 
 // Finds the weights by dry runs on samples shaped as those of `batch`, as readers.h over both
 // forwards: a weight that the training's reads in another form than a prediction stays, and `kept`
-// says so. With static so does a tied weight that linears read in training alone. Throws a ConfigError if there are none, or for a pattern of `keep` without a match, and
-// an Error if a forward needs values.
+// says so. With static so does a tied weight that linears read in training alone. Throws a
+// ConfigError if there are none, or for a pattern of `keep` without a match, and an Error if a
+// forward needs values.
 FakeQuantization find_fake_quantization(const Task& task, const Batch& batch, QuantizeScheme scheme,
                                         const std::vector<std::string>& keep);
 

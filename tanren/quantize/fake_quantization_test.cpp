@@ -179,7 +179,7 @@ TEST(FakeQuantization, leaves_a_weight_that_the_training_reads_in_another_form_a
 }
 
 // Such as a weight that is pruned while it is trained.
-TEST(FakeQuantization, leaves_a_weight_that_training_mode_reads_in_another_form_and_leaves_no_trace) {
+TEST(FakeQuantization, leaves_a_weight_that_training_mode_reads_in_another_form) {
   const auto model = std::make_shared<FakedModel>();
   const at::Tensor calls = model->register_buffer("calls", at::zeros({1}));
   const at::Tensor mask = at::ones({3, kWidth});
