@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -56,9 +57,10 @@ void write_whole_model(const std::filesystem::path& file, const TensorMap& tenso
                        const Metadata& metadata, const QuantizedParameters& parameters = {},
                        QuantizeNote note = {});
 
-// The tensors of the plain model among those of a step folder with this config: without the scales
-// that a quantisation-aware training has beside them.
-TensorMap plain_tensors(const TensorMap& tensors, const std::string& config_toml);
+// The tensors of the plain model among those of a step folder with these values of the run's state
+// and this config: without the scales that a quantisation-aware training has beside them.
+TensorMap plain_tensors(const TensorMap& tensors, const std::map<std::string, Value>& run,
+                        const std::string& config_toml);
 
 // The weights of a checkpoint as export_weights writes them: averaged if it has averages and they
 // are wanted. The metadata has the kind of weights. CheckpointError as averages_in without a run.

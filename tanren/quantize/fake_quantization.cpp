@@ -123,6 +123,7 @@ Task fake_quantized(Task task, const FakeQuantization& how) {
     module.register_parameter(scale, at::ones({1}, at::kFloat),
                               layer.trains_scale.value_or(weight->requires_grad()));
     module.register_buffer(zero_point, at::full({1}, 128, at::kLong));
+    task.input_scales.insert({names.input_scale, names.input_zero_point});
   }
   const auto layers = std::make_shared<const FakeLayers>(*task.module, how);
   layers->make_norms_still();

@@ -54,8 +54,8 @@ struct FakeQuantization {
 FakeQuantization find_fake_quantization(const Task& task, const Batch& batch, QuantizeScheme scheme,
                                         const std::vector<std::string>& keep);
 
-// Registers the scales, 1 around 128, each trained as the layer says, and wraps forwards, predict,
-// predict_rows with its parts, and generate. Batch norms are in eval mode, also where the
+// Registers the scales, 1 around 128, each trained as the layer says, names them in the task
+// (input_scales), and wraps forwards, predict, predict_rows with its parts, and generate. Batch norms are in eval mode, also where the
 // module is put into training mode later. Layers whose weight the module does not have are left
 // out. ConfigError for a name that the module has already. The task is not wrapped twice.
 Task fake_quantized(Task task, const FakeQuantization& how);
@@ -72,8 +72,8 @@ QuantizedParameters learned_parameters(const TensorMap& tensors, const FakeQuant
 // The names of the scales and zero points that fake_quantized registers.
 std::set<std::string> input_scale_names(const FakeQuantization& how);
 
-// The same of the tensors of a static training without its FakeQuantization: what lies beside a
-// matrix that no pattern of `keep` matches, in the shapes and dtypes that fake_quantized gives.
+// The same of the tensors of a static training that does not name them: what lies beside a matrix
+// that no pattern of `keep` matches, in the shapes and dtypes that fake_quantized gives.
 std::set<std::string> input_scale_names(const TensorMap& tensors,
                                         const std::vector<std::string>& keep = {});
 

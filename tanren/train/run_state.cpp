@@ -157,6 +157,9 @@ State RunState::run_state(at::Device device) const {
     }
   }
   merge(state, "selection", selection.state());
+  std::string scales;
+  for (const std::string& name : task.input_scales) scales += name + "\n";
+  if (!scales.empty()) state.values[kInputScales] = scales;
   for (const auto& item : task.module->named_parameters()) {
     state.values["requires_grad." + item.key()] = item.value().requires_grad();
   }

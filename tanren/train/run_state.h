@@ -55,6 +55,10 @@ struct Phase {
 // line each. They hold no average, and the raw weights are used in their place.
 inline constexpr const char* kNoAverage = "no_average";
 
+// The value in the run's state that names the task's input_scales, a line each. Without any, and in
+// older step folders, there is none.
+inline constexpr const char* kInputScales = "input_scales";
+
 struct RunState {
   Task task;
   std::vector<Phase> phases;

@@ -125,6 +125,45 @@ TEST_F(QatFiles, of_a_plain_run_keep_tensors_that_are_named_as_scales) {
   EXPECT_EQ(go(config, "next", registry).summary.steps, 1);
 }
 
+// Beside a matrix that stays, as no linear layer reads it.
+struct OwnScalesBesideOurs : torch::nn::Module {
+  OwnScalesBesideOurs() {
+    const auto body = register_module("body", std::make_shared<torch::nn::Module>());
+    weight = body->register_parameter("weight", at::randn({64, 64}) / 8);
+    input_scale = body->register_parameter("input_scale", at::full({1}, 0.5));
+    body->register_buffer("input_zero_point", at::zeros({1}, at::kLong));
+    const auto head = register_module("head", std::make_shared<torch::nn::Module>());
+    head_weight = head->register_parameter("weight", at::randn({5, 64}) / 8);
+  }
+  at::Tensor forward(const at::Tensor& x) const {
+    return at::linear(at::mm(x.flatten(1) * input_scale, weight), head_weight);
+  }
+
+  at::Tensor weight, input_scale, head_weight;
+};
+
+TEST_F(QatFiles, of_a_step_keep_a_models_own_tensors_that_are_named_as_scales) {
+  ModelRegistry models;
+  models.add("own_scales", [](const ModelOptions& options, const DataInfo& info) {
+    return supervised(std::make_shared<OwnScalesBesideOurs>(), options, info);
+  });
+  const Registry registry(models);
+  auto config = short_static_config("own_scales");
+  go(config, "run", registry);
+  EXPECT_EQ(num_scales(read_checkpoint(last("run")).model.tensors), 4);
+  for (const TensorMap& tensors : {checkpoint_weights(last("run"), false).tensors,
+                                   read_expanded(last("run")).state.tensors,
+                                   read_safetensors(place("run") / kWholeFile).tensors}) {
+    EXPECT_EQ(num_scales(tensors), 2);
+    EXPECT_TRUE(tensors.contains("body.input_scale"));
+    EXPECT_TRUE(tensors.contains("body.input_zero_point"));
+  }
+  config.quantize = {};
+  config.model.init_from = last("run").string();
+  config.run.steps = 1;
+  EXPECT_EQ(go(config, "next", registry).summary.steps, 1);
+}
+
 TEST_F(QatFiles, an_8_bit_model_that_cannot_be_written_costs_neither_summary_nor_weights) {
   auto config = short_static_config();
   config.run.stop_after = 3;
