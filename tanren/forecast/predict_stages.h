@@ -51,7 +51,7 @@ class StagesPredictor {
   Plan plan_;  // of one window
   const ModelBlocks& blocks_;
   std::function<Task()> make_task_;
-  Collated one_;  // sample, the longest of the first ones
+  Collated one_;                      // sample, the longest of the first ones
   int64_t samples_ = 0;               // of a whole window
   int64_t passed_on_samples_ = 0;     // with gpipe, of a window whose messages are all that is held
   int64_t missing_microbatches_ = 0;  // in flight with the others

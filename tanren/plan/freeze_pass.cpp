@@ -88,8 +88,8 @@ void plan_freeze(const Request& request, Plan& plan) {
     if (parameter.trained) continue;
     const Names& own = tensors.at(parameter.first.empty() ? parameter.name : parameter.first);
     const Names& leader = parameter.follows.empty() ? own : tensors.at(parameter.follows);
-    const bool is_led = !parameter.follows.empty() &&
-                        !matches_alone(plan.model.freeze, parameter.name, leader);
+    const bool is_led =
+        !parameter.follows.empty() && !matches_alone(plan.model.freeze, parameter.name, leader);
     const Names& led_by = is_led ? leader : own;
     const bool asked = matches_any(plan.model.freeze, led_by);
     (asked ? by_pattern : by_model).add(parameter);

@@ -74,14 +74,10 @@ TEST(FreezePass, unfreezes_a_scale_with_its_weight_unless_a_pattern_is_of_the_sc
 
 TEST(FreezePass, unfreezes_a_tied_weight_and_its_scale_by_whichever_of_its_names_matches) {
   Frozen frozen;
-  frozen.profile.parameters.push_back({.name = "tied.weight",
-                                       .shape = {10, 10},
-                                       .trained = false,
-                                       .first = "stem.weight"});
-  frozen.profile.parameters.push_back({.name = "stem.input_scale",
-                                       .shape = {1},
-                                       .trained = false,
-                                       .follows = "stem.weight"});
+  frozen.profile.parameters.push_back(
+      {.name = "tied.weight", .shape = {10, 10}, .trained = false, .first = "stem.weight"});
+  frozen.profile.parameters.push_back(
+      {.name = "stem.input_scale", .shape = {1}, .trained = false, .follows = "stem.weight"});
   frozen.config.model.freeze = {"tied.*"};
   frozen.config.model.unfreeze = {{{"tied.*"}, 20}};
   using Names = std::vector<std::string>;

@@ -213,9 +213,9 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   }
   quantize_training(config, prepared);
   if (trains) {
-    check_freezing(*prepared.task.module, config.model,
-                   prepared.quantization ? led_scales(*prepared.quantization)
-                                         : std::set<std::string>());
+    check_freezing(
+        *prepared.task.module, config.model,
+        prepared.quantization ? led_scales(*prepared.quantization) : std::set<std::string>());
   }
   if (prepared.optimizer && prepared.quantization && prepared.quantization->num_norms > 0) {
     throw ConfigError(

@@ -89,8 +89,7 @@ void profile_parameters(const torch::nn::Module& module, ModelProfile& profile) 
     const bool trained = parameter.requires_grad();
     profile.num_parameters += parameter.numel();
     profile.num_trainable += trained ? parameter.numel() : 0;
-    const auto [first, is_first] =
-        firsts.try_emplace(parameter.unsafeGetTensorImpl(), item.key());
+    const auto [first, is_first] = firsts.try_emplace(parameter.unsafeGetTensorImpl(), item.key());
     profile.parameters.push_back({.name = item.key(),
                                   .shape = parameter.sizes().vec(),
                                   .trained = trained,

@@ -52,8 +52,7 @@ std::vector<Names> names_by_parameter(const torch::nn::Module& module) {
   std::vector<Names> all;
   std::unordered_map<const at::TensorImpl*, size_t> places;
   for (const auto& item : module.named_parameters()) {
-    const auto [place, is_new] =
-        places.try_emplace(item.value().unsafeGetTensorImpl(), all.size());
+    const auto [place, is_new] = places.try_emplace(item.value().unsafeGetTensorImpl(), all.size());
     if (is_new) all.emplace_back();
     all[place->second].push_back(item.key());
   }

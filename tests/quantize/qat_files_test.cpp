@@ -151,9 +151,9 @@ TEST_F(QatFiles, of_a_step_keep_a_models_own_tensors_that_are_named_as_scales) {
   auto config = short_static_config("own_scales");
   go(config, "run", registry);
   EXPECT_EQ(num_scales(read_checkpoint(last("run")).model.tensors), 4);
-  for (const TensorMap& tensors : {checkpoint_weights(last("run"), false).tensors,
-                                   read_expanded(last("run")).state.tensors,
-                                   read_safetensors(place("run") / kWholeFile).tensors}) {
+  for (const TensorMap& tensors :
+       {checkpoint_weights(last("run"), false).tensors, read_expanded(last("run")).state.tensors,
+        read_safetensors(place("run") / kWholeFile).tensors}) {
     EXPECT_EQ(num_scales(tensors), 2);
     EXPECT_TRUE(tensors.contains("body.input_scale"));
     EXPECT_TRUE(tensors.contains("body.input_zero_point"));

@@ -119,7 +119,7 @@ inline std::string kinds_text(const MemoryPrediction& prediction) {
 
 // Returns what was metered.
 inline std::vector<Metered> expect_predicted(const StagedRun& run, double tolerance,
-                                      const std::string& what, int update = 1) {
+                                             const std::string& what, int update = 1) {
   const auto told = predicted(run);
   auto real = metered(run, update);
   EXPECT_EQ(told.size(), real.size());
