@@ -352,7 +352,7 @@ RunConfig two_names_config() {
   config.run.steps = 4;
   config.precision.mode = "fp32";
   config.average.kind = "ema";
-  config.checkpoint.every = 2;
+  config.checkpoint.every = config.evaluate.every = 2;
   config.data.eval = config.data.train;
   return config;
 }
