@@ -56,9 +56,9 @@ FakeQuantization find_fake_quantization(const Task& task, const Batch& batch, Qu
 
 // Registers the scales, 1 around 128, each trained as the layer says, names them in the task
 // (input_scales), and wraps forwards, predict, predict_rows with its parts, and generate. Batch
-// norms are in eval mode, also where the module is put into training mode later. Layers whose weight
-// the module does not have are left out. ConfigError for a name that the module has already. The
-// task is not wrapped twice.
+// norms are in eval mode, also where the module is put into training mode later. Layers whose
+// weight the module does not have are left out. ConfigError for a name that the module has already.
+// The task is not wrapped twice.
 Task fake_quantized(Task task, const FakeQuantization& how);
 
 // Sets the scales and zero points of a module that fake_quantized has seen.

@@ -33,9 +33,9 @@ struct ParameterReaders {
 // shapes and dtypes. Runs predict and predict_rows, or without both the forward of each phase, in
 // eval mode without gradients; flags are restored. With training_too it runs these forwards in any
 // case: a weight that a prediction reads stays if a training's forward reads it in another form.
-// They run in eval mode, then in training mode, in which batch norms alone are in eval mode; buffers
-// and the CPU's generator are restored. An Error if that cannot run without the values of tensors.
-// An InputError if a parameter is 8-bit already.
+// They run in eval mode, then in training mode, in which batch norms alone are in eval mode;
+// buffers and the CPU's generator are restored. An Error if that cannot run without the values of
+// tensors. An InputError if a parameter is 8-bit already.
 std::vector<ParameterReaders> find_readers(const Task& task, const Batch& batch,
                                            Forwards forwards = Forwards::predictions);
 

@@ -24,8 +24,8 @@ namespace tanren {
 int64_t freeze(torch::nn::Module& module, const ModelOptions& options);
 
 // ConfigError for a pattern of freeze and unfreeze that matches no parameter of the module, and for
-// a table that frees nothing. `led`: scales that are frozen and unfrozen with their weights; a table
-// of such scales alone frees nothing.
+// a table that frees nothing. `led`: scales that are frozen and unfrozen with their weights; a
+// table of such scales alone frees nothing.
 void check_freezing(const torch::nn::Module& module, const ModelOptions& options,
                     const std::set<std::string>& led = {});
 
