@@ -394,7 +394,8 @@ TEST(Average, of_a_tensor_with_two_names_is_in_files_under_both) {
 }
 
 TEST(Average, of_a_tensor_with_two_names_is_under_one_in_an_older_step_folder) {
-  const auto config = two_names_config();
+  auto config = two_names_config();
+  config.model.kind = "mlp";  // the task is given
   const DataInfo info{.input_shape = {1, 8, 8}, .outputs = 5};
   TinyRun run(config, nullptr, supervised(std::make_shared<TwoNames>(), config.model, info));
   run.steps(3);
