@@ -133,6 +133,45 @@ TEST_F(QatFiles, of_a_plain_run_keep_tensors_that_are_named_as_scales) {
   EXPECT_EQ(go(config, "next", registry).summary.steps, 1);
 }
 
+// Beside a matrix that stays, as no linear layer reads it.
+struct OwnScalesBesideOurs : torch::nn::Module {
+  OwnScalesBesideOurs() {
+    const auto body = register_module("body", std::make_shared<torch::nn::Module>());
+    weight = body->register_parameter("weight", at::randn({64, 64}) / 8);
+    input_scale = body->register_parameter("input_scale", at::full({1}, 0.5));
+    body->register_buffer("input_zero_point", at::zeros({1}, at::kLong));
+    const auto head = register_module("head", std::make_shared<torch::nn::Module>());
+    head_weight = head->register_parameter("weight", at::randn({5, 64}) / 8);
+  }
+  at::Tensor forward(const at::Tensor& x) const {
+    return at::linear(at::mm(x.flatten(1) * input_scale, weight), head_weight);
+  }
+
+  at::Tensor weight, input_scale, head_weight;
+};
+
+TEST_F(QatFiles, of_a_step_keep_a_models_own_tensors_that_are_named_as_scales) {
+  ModelRegistry models;
+  models.add("own_scales", [](const ModelOptions& options, const DataInfo& info) {
+    return supervised(std::make_shared<OwnScalesBesideOurs>(), options, info);
+  });
+  const Registry registry(models);
+  auto config = short_static_config("own_scales");
+  go(config, "run", registry);
+  EXPECT_EQ(num_scales(read_checkpoint(last("run")).model.tensors), 4);
+  for (const TensorMap& tensors :
+       {checkpoint_weights(last("run"), false).tensors, read_expanded(last("run")).state.tensors,
+        read_safetensors(place("run") / kWholeFile).tensors}) {
+    EXPECT_EQ(num_scales(tensors), 2);
+    EXPECT_TRUE(tensors.contains("body.input_scale"));
+    EXPECT_TRUE(tensors.contains("body.input_zero_point"));
+  }
+  config.quantize = {};
+  config.model.init_from = last("run").string();
+  config.run.steps = 1;
+  EXPECT_EQ(go(config, "next", registry).summary.steps, 1);
+}
+
 TEST_F(QatFiles, an_8_bit_model_that_cannot_be_written_costs_neither_summary_nor_weights) {
   auto config = short_static_config();
   config.run.stop_after = 3;
@@ -307,6 +346,31 @@ TEST(QatFreezing, of_a_weight_is_that_of_its_scale_unless_a_pattern_is_of_the_sc
                          "head.input_scale");
 }
 
+// The scale that a table frees is that of a weight which stays frozen.
+TEST(QatFreezing, of_a_scale_alone_ends_when_its_table_says_so_and_no_table_is_without_effect) {
+  auto config = short_static_config();
+  config.model.freeze = {"head.weight", "head.input_scale"};
+  config.model.unfreeze = {{{"head.input_scale"}, 0}};
+  const Prepared from_start = prepared_for(config);
+  EXPECT_FALSE(is_trained(from_start, "head.weight"));
+  EXPECT_TRUE(is_trained(from_start, "head.input_scale"));
+  config.model.unfreeze = {{{"head.input_scale"}, 1}};
+  const Prepared later = prepared_for(config);
+  EXPECT_FALSE(is_trained(later, "head.input_scale"));
+  ASSERT_EQ(later.plan.freeze.unfreezes.size(), 1u);
+  EXPECT_EQ(later.plan.freeze.unfreezes[0].parameters,
+            (std::vector<std::string>{"head.input_scale"}));
+
+  config.model.freeze = {"head.*"};
+  for (const int64_t step : {0, 5}) {
+    config.model.unfreeze = {{{"head.input_scale"}, step}};
+    TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { (void)prepared_for(config); }),
+                           "is unfrozen with its weight");
+  }
+  config.model.unfreeze = {{{"head.input_scale", "head.weight"}, 5}};
+  EXPECT_EQ(prepared_for(config).plan.freeze.unfreezes.at(0).parameters.size(), 2u);
+}
+
 TEST(QatPlan, warns_of_an_optimizer_that_moves_scales_by_its_rate) {
   auto config = short_static_config();
   const auto warning = [&] { return line_of(prepared_for(config).plan, "quantize.scales"); };
@@ -344,6 +408,44 @@ TEST(QatPlan, names_the_layers_whose_inputs_never_vary) {
     EXPECT_EQ(std::count(line->value.begin(), line->value.end(), ','), 1) << line->value;
     EXPECT_EQ(line->value.find(how.layers[0].name), std::string::npos) << line->value;
   }
+}
+
+// Predictions embed by a tied weight, which a loss of the training reads linearly.
+struct TiedInTraining : torch::nn::Module {
+  TiedInTraining() {
+    tied = register_parameter("tied", at::randn({10, 8}));
+    head = register_parameter("head", at::randn({3, 8}));
+  }
+  at::Tensor tied, head;
+};
+
+TEST(QatPlan, keeps_a_tied_weight_that_no_prediction_reads_linearly_if_its_input_needs_a_range) {
+  auto config = short_static_config("gpt2");
+  config.data.train.fields = {"inputs: int[7] in [0, 9]", "labels: int[7] in [0, 9]"};
+  const auto data = open_dataset(config.data.train, "data.train");
+  const auto module = std::make_shared<TiedInTraining>();
+  Task plain;
+  plain.module = module;
+  plain.predict = [module](const Batch& batch) {
+    const at::Tensor y = at::linear(at::embedding(module->tied, batch["inputs"]), module->head);
+    return Prediction{{{"sum", y.sum()}}, y, batch["inputs"]};
+  };
+  plain.phases = {PhaseSpec{.forward = [module](const Batch& batch) {
+    const at::Tensor rows = at::embedding(module->tied, batch["inputs"]);
+    const at::Tensor sum = at::linear(rows, module->tied).sum();
+    return Terms{{"sum", sum + at::linear(rows, module->head).sum()}};
+  }}};
+  Plan plan;
+  plan.quantize = {.scheme = QuantizeScheme::calibrated, .samples = 32};
+  const FakeQuantization how = find_quantization(plain, config, *data);
+  ASSERT_EQ(how.layers.size(), 1u);
+  EXPECT_EQ(how.layers[0].name, "head");
+  TANREN_EXPECT_CONTAINS(how.kept.at("tied"), "in training alone");
+  (void)fake_quantized(plain, how);
+  EXPECT_NO_THROW((void)begin_quantized(plain, how, plan, *data));
+  EXPECT_FALSE(module->named_parameters().contains("tied_input_scale"));
+  config.quantize.scheme = "dynamic";
+  EXPECT_EQ(find_quantization(plain, config, *data).layers.size(), 2u);
 }
 
 // What ranks share is written, and a zero point that was written is read anew from the device.
