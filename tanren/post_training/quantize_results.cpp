@@ -193,8 +193,8 @@ void write_results(const fs::path& out, const QuantizeReport& report,
     replace_results(out, write_model != nullptr, aside);
   } catch (const Error& error) {
     if (!aside.is_kept()) throw;
-    throw RunError(fmt::format("{}; what was made is kept in {}", error.what(),
-                               aside.path().string()));
+    throw RunError(
+        fmt::format("{}; what was made is kept in {}", error.what(), aside.path().string()));
   }
   remove_asides(out);
 }

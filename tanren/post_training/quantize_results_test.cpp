@@ -65,8 +65,7 @@ TEST_F(QuantizeResults, no_report_stands_beside_another_ones_model) {
   TANREN_EXPECT_CONTAINS(error, "quantize.html: ");
   EXPECT_EQ(text(kWholeFile), "model of static");
   const fs::path kept = kept_by(error);
-  EXPECT_EQ(names(),
-            (std::set<std::string>{kWholeFile, "quantize.html", kept.filename().string()}))
+  EXPECT_EQ(names(), (std::set<std::string>{kWholeFile, "quantize.html", kept.filename().string()}))
       << "no report";
   EXPECT_EQ(read_file(kept / kWholeFile), "model of dynamic");
   TANREN_EXPECT_CONTAINS(read_file(kept / "quantize.txt"), "written: dynamic");

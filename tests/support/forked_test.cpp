@@ -1,8 +1,8 @@
 // Forks of one process as commands of tests (forked.h): their ends, their numbers, and a server
 // that outlives its clients. The program is the shell, which loads nothing that takes time.
+#include "tests/support/forked.h"
 #include "tests/support/child.h"
 #include "tests/support/fork_request.h"
-#include "tests/support/forked.h"
 #include "tests/support/shell.h"
 
 #include <gtest/gtest.h>
