@@ -155,7 +155,7 @@ TEST(QuantizeReport, says_of_each_scheme_why_nothing_is_written) {
 TEST(QuantizeReport, notes_of_tables_tell_what_was_measured) {
   QuantizeReport report = quantized_digits();
   TANREN_EXPECT_CONTAINS(scheme_table(report).note, "paired by sample");
-  TANREN_EXPECT_CONTAINS(scheme_table(report).note, "while 8 samples are predicted");
+  TANREN_EXPECT_CONTAINS(scheme_table(report).note, "peak: while 8 samples");
   TANREN_EXPECT_CONTAINS(time_table(report).note, "of bf16's");
   for (SchemeResult& one : report.schemes) {
     one.difference.reset();
@@ -163,7 +163,7 @@ TEST(QuantizeReport, notes_of_tables_tell_what_was_measured) {
   }
   report.schemes[1].not_measured = "this processor has no products in bf16";
   EXPECT_FALSE(testing::contains(scheme_table(report).note, "paired by sample"));
-  EXPECT_FALSE(testing::contains(scheme_table(report).note, "samples are predicted"));
+  EXPECT_FALSE(testing::contains(scheme_table(report).note, "peak: while"));
   EXPECT_FALSE(testing::contains(time_table(report).note, "of bf16's"));
 }
 

@@ -89,7 +89,8 @@ TEST_F(QatFiles, of_a_step_are_those_of_the_plain_model_for_torch_and_to_convert
   EXPECT_EQ(model.size(), tensors_of(*plain.module).size());
   EXPECT_EQ(num_scales(model), 0);
   size_t updated = 0;
-  for (const auto& group : torch_optimizers_of(read, file.string()).at(0).groups) {
+  const auto optimizers = torch_optimizers_of(read, file.string());
+  for (const auto& group : optimizers.at(0).groups) {
     updated += group.parameters.size();
     for (const std::string& name : group.names) {
       EXPECT_EQ(name.find("input_scale"), std::string::npos) << name;

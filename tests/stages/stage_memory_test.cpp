@@ -280,15 +280,17 @@ struct WeightKeeper : torch::nn::Module {
   }
   static std::string name_of(size_t i) { return std::string(1, static_cast<char>('a' + i)); }
   at::Tensor forward(at::Tensor x) const {
+    bool was_elsewhere = false;
     for (size_t i = 0; i < weights.size(); ++i) {
-      bool is_received = true;
+      bool is_elsewhere = true;
       x = run_block(name_of(i), [&] {
-        is_received = false;
+        is_elsewhere = false;
+        if (was_elsewhere && i == refused) throw std::runtime_error("not here");
         at::Tensor weight = weights[i];
         for (int times = 0; times < 8; ++times) weight = weight.tanh();
         return at::linear(x, weight);
       });
-      if (is_received && x.defined() && i + 1 == refused) throw std::runtime_error("not here");
+      was_elsewhere = is_elsewhere;
     }
     return x;
   }
@@ -323,8 +325,9 @@ TEST_F(StageFit, passes_over_cuts_whose_dry_run_ends_in_an_error) {
   EXPECT_EQ(free.plan.parallel.cut_at, std::vector<std::string>{"e"});
   EXPECT_EQ(fit_in(just_below(largest(free)), config).plan.parallel.cut_at,
             std::vector<std::string>{"c"});
-  own_task_ = [] { return keeper_task(8, 4); };  // "e" itself
-  EXPECT_EQ(fit_in(0, config).plan.parallel.cut_at, std::vector<std::string>{"d"});
+  // "e" itself. At "f" the slower stage has less work than at "d": the input of "a" has no gradient.
+  own_task_ = [] { return keeper_task(8, 4); };
+  EXPECT_EQ(fit_in(0, config).plan.parallel.cut_at, std::vector<std::string>{"f"});
 }
 
 TEST_F(StageFit, finds_a_cut_that_needs_less_than_the_estimate_of_its_blocks) {
