@@ -325,7 +325,8 @@ TEST_F(StageFit, passes_over_cuts_whose_dry_run_ends_in_an_error) {
   EXPECT_EQ(free.plan.parallel.cut_at, std::vector<std::string>{"e"});
   EXPECT_EQ(fit_in(just_below(largest(free)), config).plan.parallel.cut_at,
             std::vector<std::string>{"c"});
-  // "e" itself. At "f" the slower stage has less work than at "d": the input of "a" has no gradient.
+  // "e" itself. At "f" the slower stage has less work than at "d": the input of "a" has no
+  // gradient.
   own_task_ = [] { return keeper_task(8, 4); };
   EXPECT_EQ(fit_in(0, config).plan.parallel.cut_at, std::vector<std::string>{"f"});
 }
