@@ -204,8 +204,11 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   std::array<int, 2> errors{};
   if (num_left() >= kMostChildren) throw RunError(fail(EAGAIN) + "; " + speaker_.advice);
   const int input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (input < 0 || ::pipe2(errors.data(), O_CLOEXEC) < 0)
-    throw RunError(fail(errno) + "; " + speaker_.advice);
+  if (input < 0 || ::pipe2(errors.data(), O_CLOEXEC) < 0) {
+    const std::string line = fail(errno) + "; " + speaker_.advice;
+    if (input >= 0) ::close(input);
+    throw RunError(line);
+  }
   const pid_t parent = ::getpid();
   const bool in_place = start.in_place && has_one_thread();
   if (in_place) std::fflush(nullptr);  // the child must not write what is buffered here
@@ -230,7 +233,13 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   }
   ::close(errors[0]);
   if (pid < 0) throw RunError(fail(error) + "; " + speaker_.advice);
-  if (error != 0) throw ConfigError(fail(error) + "; name a program that runs by itself");
+  if (error != 0) {  // the child never became the program, and does not count
+    if (guard_ > 0) tell_guard(-pid);
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    children_.pop_back();
+    throw ConfigError(fail(error) + "; name a program that runs by itself");
+  }
   return pid;
 }
 

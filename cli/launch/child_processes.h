@@ -40,7 +40,7 @@ struct ChildStart {
 // How a child ended: with an exit code, or by a signal; and what it used, with those of its own
 // children that it has waited for.
 struct ChildEnd {
-  size_t child = 0;  // in the order of the starts
+  size_t child = 0;  // in the order of the starts that did not throw
   int code = 0;
   int signal = 0;          // 0: none
   double cpu_seconds = 0;  // processor time, of the program and of the kernel for it

@@ -32,10 +32,17 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
                      [&](const std::string& pattern) { return matches(pattern, name); });
 }
 
+bool matches_any(const std::vector<std::string>& patterns, const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return matches_any(patterns, name); });
+}
+
 bool matches_alone(const std::vector<std::string>& patterns, std::string_view name,
-                   std::string_view other) {
+                   const std::vector<std::string>& others) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return matches(pattern, name) && !matches(pattern, other);
+    return matches(pattern, name) &&
+           std::none_of(others.begin(), others.end(),
+                        [&](const std::string& other) { return matches(pattern, other); });
   });
 }
 

@@ -10,9 +10,11 @@ namespace tanren {
 // `*` matches any run of characters, `?` one character. The whole name must match.
 bool matches(std::string_view pattern, std::string_view name);
 bool matches_any(const std::vector<std::string>& patterns, std::string_view name);
-// Whether one of `patterns` matches `name` and not `other`.
+// Whether a pattern matches one of `names`.
+bool matches_any(const std::vector<std::string>& patterns, const std::vector<std::string>& names);
+// Whether one of `patterns` matches `name` and none of `others`.
 bool matches_alone(const std::vector<std::string>& patterns, std::string_view name,
-                   std::string_view other);
+                   const std::vector<std::string>& others);
 // Throws a ConfigError for the first of `patterns` that matches none of `parameters`, with the
 // nearest name. It begins with `key`, such as "[model] freeze".
 void check_matches(std::string_view key, const std::vector<std::string>& patterns,

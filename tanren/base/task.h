@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,9 @@ struct Task {
   // Language models: the prompt with the tokens added. Called in eval mode, without gradients.
   std::function<std::vector<int64_t>(const GenerateRequest&)> generate;
   int64_t context_length = 0;  // tokens that `generate` reads at once; 0: any number
+  // The parameters and buffers that a quantisation-aware training has registered beside the weights
+  // (quantize/fake_quantization.h).
+  std::set<std::string> input_scales = {};
 };
 
 }  // namespace tanren

@@ -8,6 +8,7 @@
 #include "tanren/forecast/silent_ranks.h"
 #include "tanren/forecast/stages.h"
 #include "tanren/train/build.h"
+#include "tanren/train/pipeline.h"
 #include "tanren/train/train_step.h"
 
 #include <algorithm>
@@ -21,11 +22,18 @@ namespace tanren {
 namespace {
 
 // With gpipe, of a dry window. The second one is as all others that are left out: the first makes
-// what stays for the window, and while the last two run no input is received.
-constexpr int64_t kGpipeMicrobatches = 4;
+// what stays for the window, and while the third begins, the input of the fourth is received, which
+// must not be the last one, as that may be short.
+constexpr int64_t kGpipeMicrobatches = 5;
 
 int64_t num_microbatches(const BatchPlan& batch) {
   return batch.microbatch > 0 ? (batch.per_rank + batch.microbatch - 1) / batch.microbatch : 1;
+}
+
+// Of the first microbatches and the last one, which may be short: `count` in all, or fewer.
+int64_t samples_of(const BatchPlan& batch, int64_t count) {
+  const int64_t left_out = std::max<int64_t>(num_microbatches(batch) - count, 0);
+  return batch.per_rank - left_out * batch.microbatch;
 }
 
 // Of one window that shows as much as a longer one. With gpipe all microbatches are in flight, and
@@ -39,8 +47,7 @@ Plan of_one_window(const Plan& plan) {
     const int64_t microbatches = 2 * plan.parallel.pipeline + 2;
     batch.per_rank = std::min(batch.per_rank, microbatches * batch.microbatch);
   } else {
-    const int64_t left_out = std::max<int64_t>(num_microbatches(batch) - kGpipeMicrobatches, 0);
-    batch.per_rank -= left_out * batch.microbatch;  // the last one may be short
+    batch.per_rank = samples_of(batch, kGpipeMicrobatches);
   }
   batch.global_batch = batch.per_rank;
   return result;
@@ -130,7 +137,8 @@ StagesPredictor::StagesPredictor(const Plan& plan, const ModelBlocks& blocks,
       blocks_(blocks),
       make_task_(std::move(make_task)),
       one_(longest_sample(dataset)),
-      missing_samples_(plan.batch.per_rank - plan_.batch.per_rank) {
+      samples_(plan.batch.per_rank),
+      passed_on_samples_(samples_of(plan.batch, 2 * plan.parallel.pipeline + 3)) {
   if (plan.parallel.schedule != PipelineSchedule::gpipe) return;
   missing_microbatches_ = num_microbatches(plan.batch) - num_microbatches(plan_.batch);
 }
@@ -171,8 +179,12 @@ StagesPredictor::Known StagesPredictor::run(const StagePlan& stage,
   parts.stage = std::make_shared<const StagePlan>(stage);
   RunState run = build_run_state(std::move(task), parts);
   const size_t start = tracing.size();
-  const GlobalBatch batch = batch_like(one_, plan.batch.global_batch, /*length=*/0);
   Phase& phase = run.phases.front();
+  // With gpipe, of microbatches that this stage passes on and keeps nothing of.
+  const bool passes_on = plan.parallel.schedule == PipelineSchedule::gpipe && !stage.is_last() &&
+                         !trains_below(phase, stage, stage.stage + 1);
+  const int64_t samples = passes_on ? passed_on_samples_ : plan.batch.global_batch;
+  const GlobalBatch batch = batch_like(one_, samples, /*length=*/0);
   for (Objective& objective : phase.objectives) objective.spec.every = 1;
   phase.stage_shapes.received = before.sent;
   agree_on_terms(phase, stage.is_last());
@@ -185,7 +197,7 @@ StagesPredictor::Known StagesPredictor::run(const StagePlan& stage,
   Known known;
   known.shapes = phase.stage_shapes;
   MemoryTrace trace = tracing.trace();
-  if (missing_microbatches_ > 0) {
+  if (missing_microbatches_ > 0 && !passes_on) {
     trace = with_copies(trace, begun.at(1), begun.at(2), missing_microbatches_);
   }
   known.prediction.step = traced_peak(trace, start);
@@ -194,7 +206,7 @@ StagesPredictor::Known StagesPredictor::run(const StagePlan& stage,
   if (length > 0) known.prediction.step.how += fmt::format(" with samples of length {}", length);
   known.prediction.whole_bytes = bytes_at(trace, made);
   known.prediction.start_bytes = most_before(trace, start);
-  add_batches(known.prediction.step, missing_samples_ * sample_bytes(one_.batch, plan));
+  add_batches(known.prediction.step, (samples_ - samples) * sample_bytes(one_.batch, plan));
   return known;
 }
 

@@ -51,8 +51,9 @@ class StagesPredictor {
   Plan plan_;  // of one window
   const ModelBlocks& blocks_;
   std::function<Task()> make_task_;
-  Collated one_;  // sample, the longest of the first ones
-  int64_t missing_samples_ = 0;
+  Collated one_;                      // sample, the longest of the first ones
+  int64_t samples_ = 0;               // of a whole window
+  int64_t passed_on_samples_ = 0;     // with gpipe, of a window whose messages are all that is held
   int64_t missing_microbatches_ = 0;  // in flight with the others
   std::map<Key, Known> known_;
 };

@@ -34,6 +34,12 @@ struct Weights {
   bool averaged = false;
 };
 
+std::set<std::string> lines_of(std::string_view text) {
+  std::set<std::string> lines;
+  while (!text.empty()) lines.emplace(take_line(text));
+  return lines;
+}
+
 bool has_updates(const State& average) {
   for (const auto& [name, value] : average.values) {
     const auto* count = std::get_if<int64_t>(&value);
@@ -71,9 +77,8 @@ std::set<std::string> averaged_names(const RunState& run, const std::string& pat
 }
 
 // `run`: as averages_in.
-Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average,
-                   const RunState* run) {
-  const Snapshot snapshot = read_checkpoint(checkpoint);
+Weights weights_of(const Snapshot& snapshot, const fs::path& checkpoint, int64_t step,
+                   bool wants_average, const RunState* run) {
   Weights weights{snapshot.model.tensors, step, false};
   if (!wants_average) return weights;
   weights.averaged = has_updates(snapshot.average);
@@ -91,7 +96,7 @@ Weights weights_of_stages(const fs::path& checkpoints, bool wants_average, const
                           " has no complete checkpoint, from which a run in stages exports its "
                           "weights; go on with it from there or train again");
   }
-  return weights_of(*last, step_of(*last), wants_average, &run);
+  return weights_of(read_checkpoint(*last), *last, step_of(*last), wants_average, &run);
 }
 
 Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) {
@@ -99,7 +104,8 @@ Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) 
   for (const auto& ranked : run.selection.best) {
     if (ranked.step == run.step()) break;
     if (const auto checkpoint = checkpoint_of_step(folder / "checkpoints", ranked.step)) {
-      return weights_of(*checkpoint, ranked.step, wants_average, &run);
+      return weights_of(read_checkpoint(*checkpoint), *checkpoint, ranked.step, wants_average,
+                        &run);
     }
   }
   if (run.stage != nullptr) return weights_of_stages(folder / "checkpoints", wants_average, run);
@@ -182,15 +188,13 @@ fs::path export_quantized(const RunState& run, const Parts& parts, const fs::pat
     note.range = name(plan.range);
     note.samples = plan.samples;
   }
+  const QuantizedParameters parameters = learned_parameters(weights.tensors, how);
   const fs::path out = folder / kQuantizedFolder;
   fs::create_directories(out);
-  // Those of an earlier end of the run, and what tanren quantize says of another model there.
-  for (const char* old : {"quantize.txt", "quantize.json", "quantize.html", kWholeFile}) {
-    fs::remove(out / old);
-  }
+  // What tanren quantize says of another model there.
+  for (const char* old : {"quantize.txt", "quantize.json", "quantize.html"}) fs::remove(out / old);
   fs::path file = out / kWholeFile;
-  write_whole_model(file, tensors, told_of(weights, run, description),
-                    learned_parameters(weights.tensors, how), std::move(note));
+  write_whole_model(file, tensors, told_of(weights, run, description), parameters, std::move(note));
   return file;
 }
 
@@ -208,15 +212,21 @@ void write_whole_model(const fs::path& file, const TensorMap& tensors, const Met
   write_safetensors(file, with_quantized(tensors, parameters), described, Narrow::widened);
 }
 
-TensorMap plain_tensors(const TensorMap& tensors, const std::string& config_toml) {
+TensorMap plain_tensors(const TensorMap& tensors, const std::map<std::string, Value>& run,
+                        const std::string& config_toml) {
+  const auto named = run.find(kInputScales);
+  if (named != run.end()) {
+    return without_names(tensors, lines_of(value_of<std::string>({{}, run}, named->first)));
+  }
   const QuantizeOptions trained = parse_recorded_config(config_toml, "config.toml").quantize;
   if (trained.scheme != name(QuantizeScheme::calibrated)) return tensors;
   return without_names(tensors, input_scale_names(tensors, trained.keep));
 }
 
 SafetensorsFile checkpoint_weights(const fs::path& checkpoint, bool wants_average) {
-  const Weights weights = weights_of(checkpoint, 0, wants_average, /*run=*/nullptr);
-  return {plain_tensors(weights.tensors, read_file(checkpoint / "config.toml")),
+  const Snapshot snapshot = read_checkpoint(checkpoint);
+  const Weights weights = weights_of(snapshot, checkpoint, 0, wants_average, /*run=*/nullptr);
+  return {plain_tensors(weights.tensors, snapshot.run.values, snapshot.config_toml),
           {{"weights", weights.averaged ? "averaged" : "raw"}}};
 }
 
@@ -231,8 +241,7 @@ TensorMap averages_in(const State& average, const RunState* run, const std::stri
     const std::string path = name.substr(0, name.size() - kUpdates.size());
     const auto listed = average.values.find(path + "." + kNoAverage);
     if (listed != average.values.end()) {
-      const auto text = value_of<std::string>(average, listed->first);
-      for (std::string_view rest = text; !rest.empty();) raw.emplace(take_line(rest));
+      raw.merge(lines_of(value_of<std::string>(average, listed->first)));
     } else if (run != nullptr) {
       raw.merge(averaged_names(*run, path));
     } else {
@@ -247,7 +256,8 @@ TensorMap averages_in(const State& average, const RunState* run, const std::stri
   for (const auto& [name, tensor] : average.tensors) {
     if (raw.count(name) == 0) averages.set(name, tensor);
   }
-  return averages;
+  // Older step folders have the averages under the first names alone.
+  return run != nullptr ? run->under_all_names(averages) : averages;
 }
 
 std::optional<fs::path> exported_weights(const fs::path& folder) {

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -38,9 +39,10 @@ Exported export_weights(const RunState& run, const Parts& parts,
 constexpr const char* kQuantizedFolder = "quantized";
 
 // The same weights of a quantisation-aware training as its 8-bit model, with the scales of inputs
-// that it learned: folder/quantized/model.tanren.safetensors. fp64 tensors become fp32. What lies
-// there of an earlier 8-bit model goes first, reports of tanren quantize included. Returns the
-// file. InputError as learned_parameters (quantize/fake_quantization.h).
+// that it learned: folder/quantized/model.tanren.safetensors. fp64 tensors become fp32. Reports of
+// tanren quantize that lie there go first. An earlier 8-bit model stays until this one is written
+// completely. Returns the file. InputError as learned_parameters (quantize/fake_quantization.h),
+// before anything is changed.
 std::filesystem::path export_quantized(const RunState& run, const Parts& parts,
                                        const std::filesystem::path& folder,
                                        const Metadata& description, const FakeQuantization& how);
@@ -56,9 +58,10 @@ void write_whole_model(const std::filesystem::path& file, const TensorMap& tenso
                        const Metadata& metadata, const QuantizedParameters& parameters = {},
                        QuantizeNote note = {});
 
-// The tensors of the plain model among those of a step folder with this config: without the scales
-// that a quantisation-aware training has beside them.
-TensorMap plain_tensors(const TensorMap& tensors, const std::string& config_toml);
+// The tensors of the plain model among those of a step folder with these values of the run's state
+// and this config: without the scales that a quantisation-aware training has beside them.
+TensorMap plain_tensors(const TensorMap& tensors, const std::map<std::string, Value>& run,
+                        const std::string& config_toml);
 
 // The weights of a checkpoint as export_weights writes them: averaged if it has averages and they
 // are wanted. The metadata has the kind of weights. CheckpointError as averages_in without a run.
@@ -66,8 +69,9 @@ SafetensorsFile checkpoint_weights(const std::filesystem::path& checkpoint, bool
 
 // The averages in a snapshot's state of them, by the names of the weights and buffers whose place
 // they take; none of an objective that has no average yet. Older step folders do not name those of
-// such an objective (kNoAverage), which are its weights at the start: `run`, which has the
-// objectives, names them. CheckpointError for such a folder, `from`, without a run (null).
+// such an objective (kNoAverage), which are its weights at the start, nor the second names of a
+// tensor: `run`, which has the objectives, names them. CheckpointError for such a folder without
+// those of an objective, `from`, without a run (null).
 TensorMap averages_in(const State& average, const RunState* run, const std::string& from);
 
 // folder/model.safetensors, if it exists.

@@ -4,6 +4,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
+#include "tanren/checkpoint/checkpoint.h"
 #include "tanren/interop/export.h"
 
 #include <fmt/ranges.h>
@@ -279,7 +280,7 @@ void leave_scales_of_training(const std::filesystem::path& path, StateDict& stat
   const fs::path step = file.parent_path(), config = step / "config.toml";
   if (!fs::exists(step / "state.json") || !fs::exists(config)) return;  // no step folder
   const size_t before = state.tensors.size();
-  state.tensors = plain_tensors(state.tensors, read_file(config));
+  state.tensors = plain_tensors(state.tensors, run_values_of(step), read_file(config));
   const size_t left = before - state.tensors.size();
   if (left == 0) return;
   state.remarks.push_back(

@@ -119,7 +119,8 @@ TensorMap parameters_of_copies(const Snapshot& snapshot, const std::string& obje
 void write_torch_checkpoint(const std::filesystem::path& checkpoint,
                             const std::filesystem::path& file, const KnownKinds& known) {
   Snapshot snapshot = read_checkpoint(checkpoint);
-  snapshot.model.tensors = plain_tensors(snapshot.model.tensors, snapshot.config_toml);
+  snapshot.model.tensors =
+      plain_tensors(snapshot.model.tensors, snapshot.run.values, snapshot.config_toml);
   snapshot.optimizer = StoredState(snapshot.optimizer, snapshot.slices).joined();
   const RunConfig config = parse_config(snapshot.config_toml, (checkpoint / "config.toml").string(),
                                         checkpoint, {}, known);

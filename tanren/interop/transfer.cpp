@@ -8,14 +8,12 @@
 #include "tanren/interop/pix2pixhd_folder.h"
 #include "tanren/interop/quantized_tensors.h"
 #include "tanren/model/supervised.h"
-#include "tanren/quantize/fake_quantization.h"
 #include "tanren/train/build.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 namespace tanren {
@@ -116,10 +114,6 @@ InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options
   }
   StateDict state = read_expanded(path).state;
   refuse_nameless_8_bits(module, state.tensors, options, path);
-  // What a quantisation-aware training has beside its weights, which another begins anew.
-  std::set<std::string> scales = input_scale_names(state.tensors);
-  for (const auto& [name, own] : tensors_of(module)) scales.erase(name);
-  state.tensors = without_names(state.tensors, scales);
   return init_from_state(module, std::move(state), options, path, appended_heads(options));
 }
 

@@ -67,6 +67,29 @@ bool is_torn(const std::filesystem::path& file) {
   return in.get() != '\n';
 }
 
+// The last whole line of an attempt, read from the file's end; empty: there is none.
+std::string last_attempt_line(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  const int64_t size = in ? static_cast<int64_t>(in.tellg()) : 0;
+  for (int64_t read = int64_t{1} << 16;; read *= 4) {
+    const int64_t begin = std::max<int64_t>(size - read, 0);
+    std::string tail(static_cast<size_t>(std::max<int64_t>(size - begin, 0)), '\0');
+    in.seekg(begin);
+    in.read(tail.data(), static_cast<std::streamsize>(tail.size()));
+    if (!in) return "";
+    std::string_view lines(tail);
+    lines = lines.substr(0, lines.rfind('\n') + 1);  // without a torn line
+    while (!lines.empty()) {
+      const size_t start = lines.substr(0, lines.size() - 1).rfind('\n') + 1;
+      const bool is_whole = start > 0 || begin == 0;
+      const std::string_view line = lines.substr(start, lines.size() - 1 - start);
+      if (is_whole && line.starts_with("{\"attempt\":")) return std::string(line);
+      lines = lines.substr(0, start);
+    }
+    if (begin == 0) return "";
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Sink> make_jsonl_sink(const std::filesystem::path& file,
@@ -89,11 +112,7 @@ bool has_line_ending(const std::filesystem::path& file, const std::string& end) 
 }
 
 std::optional<double> last_loss(const std::filesystem::path& file, int64_t attempt) {
-  std::ifstream in(file, std::ios::binary);
-  std::string line, last;
-  while (std::getline(in, line)) {
-    if (line.starts_with("{\"attempt\":")) last.swap(line);
-  }
+  const std::string last = last_attempt_line(file);
   if (attempt_of(last) != attempt) return std::nullopt;  // the log was off, or is another run's
   const auto json = parse_json(last);
   if (!json.is_object() || !json.contains("loss") || !json["loss"].is_number()) return std::nullopt;

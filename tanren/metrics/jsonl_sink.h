@@ -36,7 +36,8 @@ std::unique_ptr<ReportFormat> make_json_format();
 // removed.
 void truncate_log(const std::filesystem::path& file, int64_t attempt, bool keeps_evaluation = true);
 
-// The loss of `attempt`, if it is the log's last attempt; else nullopt.
+// The loss of `attempt`, if it is the last one with a whole line in the log; else nullopt. Reads
+// the end of the file alone.
 std::optional<double> last_loss(const std::filesystem::path& file, int64_t attempt);
 
 // Whether a line of the log ends with `end`. False if there is no file.

@@ -205,6 +205,20 @@ TEST_F(TruncateLog, the_last_loss_is_that_of_the_last_attempt) {
   put(step_lines(1, 2) + json_line(last) + "\n" + json_line(EvaluationReport{}) + "\n");
   EXPECT_EQ(last_loss(file_, 3), 0.75);
   EXPECT_FALSE(last_loss(file_, 4)) << "the log was off then";
+  put(content() + "{\"attempt\":4,\"lo");
+  EXPECT_EQ(last_loss(file_, 3), 0.75) << "the last line is torn";
+}
+
+TEST_F(TruncateLog, the_last_loss_is_found_before_many_evaluations) {
+  const std::string evaluation = json_line(EvaluationReport{}) + "\n";
+  std::string evaluations;
+  while (evaluations.size() < 300'000) evaluations += evaluation;
+  auto last = step_report(3);
+  last.objectives.front().loss = 0.75;
+  put(step_lines(1, 2) + json_line(last) + "\n" + evaluations);
+  EXPECT_EQ(last_loss(file_, 3), 0.75);
+  put(evaluations);
+  EXPECT_FALSE(last_loss(file_, 3));
 }
 
 TEST_F(TruncateLog, a_remark_comes_with_the_attempt_that_it_stands_before_and_goes_with_it) {

@@ -42,8 +42,8 @@ struct Summary {
 // One JSON object, a key a line, without a closing line feed. Keys are named as the fields, of
 // evaluate and final_losses one each: "evaluate.<metric>", "final_loss.<objective>". "best.step",
 // "best.<metric>", "weights", "unwritten", "reason" and "cause" stand there only if they are set. A
-// value that is not finite is null. Speeds, startup_seconds and device_reads_per_step of a failed run
-// are left out: its session has no end to measure.
+// value that is not finite is null. Speeds, startup_seconds and device_reads_per_step of a failed
+// run are left out: its session has no end to measure.
 std::string to_json(const Summary& summary);
 
 }  // namespace tanren

@@ -25,10 +25,21 @@ struct Size {
   }
 };
 
-std::optional<int64_t> unfreeze_step(const ModelOptions& options, const std::string& name) {
+using Names = std::vector<std::string>;  // of one tensor
+
+// By the first of them.
+std::map<std::string, Names> names_of_tensors(const ModelProfile& profile) {
+  std::map<std::string, Names> all;
+  for (const auto& parameter : profile.parameters) {
+    all[parameter.first.empty() ? parameter.name : parameter.first].push_back(parameter.name);
+  }
+  return all;
+}
+
+std::optional<int64_t> unfreeze_step(const ModelOptions& options, const Names& names) {
   std::optional<int64_t> first;
   for (const auto& table : options.unfreeze) {
-    if (!matches_any(table.parameters, name)) continue;
+    if (!matches_any(table.parameters, names)) continue;
     if (!first || *table.step < *first) first = table.step;
   }
   return first;
@@ -72,11 +83,14 @@ void plan_freeze(const Request& request, Plan& plan) {
   std::map<int64_t, Unfreeze> unfreezes;
   std::map<int64_t, Size> sizes;
   Size by_pattern, by_model;
+  const auto tensors = names_of_tensors(profile);
   for (const auto& parameter : profile.parameters) {
     if (parameter.trained) continue;
-    const bool is_led = !parameter.follows.empty() &&
-                        !matches_alone(plan.model.freeze, parameter.name, parameter.follows);
-    const std::string& led_by = is_led ? parameter.follows : parameter.name;
+    const Names& own = tensors.at(parameter.first.empty() ? parameter.name : parameter.first);
+    const Names& leader = parameter.follows.empty() ? own : tensors.at(parameter.follows);
+    const bool is_led =
+        !parameter.follows.empty() && !matches_alone(plan.model.freeze, parameter.name, leader);
+    const Names& led_by = is_led ? leader : own;
     const bool asked = matches_any(plan.model.freeze, led_by);
     (asked ? by_pattern : by_model).add(parameter);
     const auto step = asked ? unfreeze_step(plan.model, led_by) : std::nullopt;

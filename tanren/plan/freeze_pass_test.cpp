@@ -72,6 +72,21 @@ TEST(FreezePass, unfreezes_a_scale_with_its_weight_unless_a_pattern_is_of_the_sc
   EXPECT_EQ(unfrozen(), Names{"blocks.1.input_scale"});
 }
 
+TEST(FreezePass, unfreezes_a_tied_weight_and_its_scale_by_whichever_of_its_names_matches) {
+  Frozen frozen;
+  frozen.profile.parameters.push_back(
+      {.name = "tied.weight", .shape = {10, 10}, .trained = false, .first = "stem.weight"});
+  frozen.profile.parameters.push_back(
+      {.name = "stem.input_scale", .shape = {1}, .trained = false, .follows = "stem.weight"});
+  frozen.config.model.freeze = {"tied.*"};
+  frozen.config.model.unfreeze = {{{"tied.*"}, 20}};
+  using Names = std::vector<std::string>;
+  const auto unfrozen = [&] { return frozen.plan().freeze.unfreezes.at(0).parameters; };
+  EXPECT_EQ(unfrozen(), (Names{"stem.weight", "tied.weight", "stem.input_scale"}));
+  frozen.config.model.freeze = {"tied.*", "stem.input_scale"};
+  EXPECT_EQ(unfrozen(), (Names{"stem.weight", "tied.weight"}));
+}
+
 TEST(FreezePass, tells_each_unfreeze_with_what_is_trained_then_and_counts_the_earliest) {
   Frozen frozen;
   frozen.config.model.unfreeze.push_back({{"*"}, 60});

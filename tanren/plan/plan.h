@@ -60,6 +60,7 @@ struct ParameterFacts {
   // Of the scale of a layer's input (quantize.scheme): the weight with which it is frozen and
   // unfrozen, unless a pattern matches the scale and not the weight. Else empty.
   std::string follows = {};
+  std::string first = {};  // if this is a second name of a tensor, its first one; else empty
 };
 
 // One objective of the task.

@@ -33,6 +33,12 @@ class QuantizeResults : public ::testing::Test {
     }
     return found;
   }
+  // The folder that an error names, in which results are kept.
+  static fs::path kept_by(const std::string& error) {
+    const std::string before = "is kept in ";
+    const size_t at = error.find(before);
+    return at == std::string::npos ? "nowhere" : error.substr(at + before.size());
+  }
   std::string text(const char* name) const { return read_file(folder_.path() / name); }
 
   const std::set<std::string> reports_{"quantize.html", "quantize.json", "quantize.txt"};
@@ -55,21 +61,42 @@ TEST_F(QuantizeResults, no_report_stands_beside_another_ones_model) {
   write("static");
   fs::remove(folder_.path() / "quantize.html");
   fs::create_directories(folder_.path() / "quantize.html" / "in the way");
-  TANREN_EXPECT_CONTAINS(testing::error_of<RunError>([&] { write("dynamic"); }), "quantize.html: ");
+  const auto error = testing::error_of<RunError>([&] { write("dynamic"); });
+  TANREN_EXPECT_CONTAINS(error, "quantize.html: ");
   EXPECT_EQ(text(kWholeFile), "model of static");
-  EXPECT_EQ(names(), (std::set<std::string>{kWholeFile, "quantize.html"})) << "no report";
+  const fs::path kept = kept_by(error);
+  EXPECT_EQ(names(), (std::set<std::string>{kWholeFile, "quantize.html", kept.filename().string()}))
+      << "no report";
+  EXPECT_EQ(read_file(kept / kWholeFile), "model of dynamic");
+  TANREN_EXPECT_CONTAINS(read_file(kept / "quantize.txt"), "written: dynamic");
   fs::remove_all(folder_.path() / "quantize.html");
 
   write("static");
+  EXPECT_FALSE(fs::exists(kept)) << "newer results are there";
   fs::remove(folder_.path() / kWholeFile);
   fs::create_directories(folder_.path() / kWholeFile / "in the way");
-  EXPECT_THROW(write("dynamic"), RunError);
-  EXPECT_EQ(names(), std::set<std::string>{kWholeFile}) << "no report";
+  const fs::path next = kept_by(testing::error_of<RunError>([&] { write("dynamic"); }));
+  EXPECT_EQ(names(), (std::set<std::string>{kWholeFile, next.filename().string()})) << "no report";
+}
+
+TEST_F(QuantizeResults, of_two_processes_are_made_in_folders_of_their_own) {
+  write_results(folder_.path(), {}, [&](const fs::path& file) {
+    write("dynamic");  // another process, from its beginning to its end
+    EXPECT_TRUE(fs::exists(file.parent_path()));
+    write_file(file, "model of static");
+  });
+  EXPECT_EQ(text(kWholeFile), "model of static");
+  EXPECT_EQ(names().size(), 4u) << "nothing is left aside";
 }
 
 TEST_F(QuantizeResults, replace_all_of_the_earlier_ones) {
-  fs::create_directories(folder_.path() / ".quantize.new" / "of a process that was killed");
+  const fs::path leftover = folder_.path() / ".tmp-quantize-abcdefgh";
+  const fs::path of_others = folder_.path() / ".tmp-quantizer-abcdefgh";
+  fs::create_directories(leftover / "of a process that was killed");
+  fs::create_directories(of_others);
   write("static");
+  EXPECT_FALSE(fs::exists(leftover));
+  EXPECT_TRUE(fs::remove(of_others));
   write("dynamic");
   EXPECT_EQ(text(kWholeFile), "model of dynamic");
   TANREN_EXPECT_CONTAINS(text("quantize.txt"), "written: dynamic");

@@ -70,7 +70,7 @@ std::vector<PlotPoint> plot_points(const QuantizeReport& report, const PlotCost&
     if (!std::isfinite(point.cost) || point.cost <= 0) continue;
     point.is_written = scheme.is_written;
     if (cost.is_time && scheme.tensor_bytes > 0) {
-      point.name += ", " + mebibytes_text(scheme.tensor_bytes);
+      point.name += ", " + size_text(scheme.tensor_bytes);
     }
     points.push_back(std::move(point));
   }

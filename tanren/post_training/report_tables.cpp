@@ -29,7 +29,7 @@ std::string known_ratio(double ratio) {
   return std::isfinite(ratio) ? fixed_text(ratio, 2) : kUnknown;
 }
 
-std::string known_bytes(int64_t bytes) { return bytes > 0 ? mebibytes_text(bytes) : kUnknown; }
+std::string known_bytes(int64_t bytes) { return bytes > 0 ? size_text(bytes) : kUnknown; }
 
 const SchemeResult* measured_scheme(const QuantizeReport& report, std::string_view name) {
   for (const SchemeResult& scheme : report.schemes) {

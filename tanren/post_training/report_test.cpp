@@ -93,7 +93,7 @@ TEST(QuantizeReport, numbers_that_are_not_finite_or_not_known_are_a_dash_and_nul
       EXPECT_FALSE(testing::contains(text, wrong)) << wrong << " in " << text;
     }
   }
-  const std::vector<std::string> row{"dynamic", "-", "-", "-",      "101.0 MiB",
+  const std::vector<std::string> row{"dynamic", "-", "-", "-",      "101 MiB",
                                      "0.253",   "-", "3", "written"};
   EXPECT_EQ(scheme_table(report).rows[3], row);
   const std::vector<std::string> timed{"dynamic", "8", "-", "-", "-", "-", "-", "-", "-"};
@@ -152,10 +152,16 @@ TEST(QuantizeReport, says_of_each_scheme_why_nothing_is_written) {
   EXPECT_FALSE(testing::contains(text, "beyond the tolerance"));
 }
 
+TEST(QuantizeReport, tells_the_bytes_of_a_small_model) {
+  QuantizeReport report = quantized_digits();
+  report.schemes[0].tensor_bytes = 79'728;
+  EXPECT_EQ(scheme_table(report).rows[0][4], "78 KiB");
+}
+
 TEST(QuantizeReport, notes_of_tables_tell_what_was_measured) {
   QuantizeReport report = quantized_digits();
   TANREN_EXPECT_CONTAINS(scheme_table(report).note, "paired by sample");
-  TANREN_EXPECT_CONTAINS(scheme_table(report).note, "while 8 samples are predicted");
+  TANREN_EXPECT_CONTAINS(scheme_table(report).note, "peak: while 8 samples");
   TANREN_EXPECT_CONTAINS(time_table(report).note, "of bf16's");
   for (SchemeResult& one : report.schemes) {
     one.difference.reset();
@@ -163,7 +169,7 @@ TEST(QuantizeReport, notes_of_tables_tell_what_was_measured) {
   }
   report.schemes[1].not_measured = "this processor has no products in bf16";
   EXPECT_FALSE(testing::contains(scheme_table(report).note, "paired by sample"));
-  EXPECT_FALSE(testing::contains(scheme_table(report).note, "samples are predicted"));
+  EXPECT_FALSE(testing::contains(scheme_table(report).note, "peak: while"));
   EXPECT_FALSE(testing::contains(time_table(report).note, "of bf16's"));
 }
 
@@ -298,7 +304,7 @@ TEST(QuantizeReport, the_picture_has_a_labelled_point_for_each_scheme_and_its_in
   EXPECT_EQ(count(svg, "r=\"5\" fill=\"#000\""), 1U) << "the one that is written";
   EXPECT_EQ(count(svg, "id=\"frontier\""), 1U);
   EXPECT_EQ(count(svg, "id=\"tolerance\""), 1U);
-  for (const char* part : {">dynamic, 101.0 MiB</text>", ">fp32, 400.0 MiB</text>",
+  for (const char* part : {">dynamic, 101 MiB</text>", ">fp32, 400 MiB</text>",
                            "time of a prediction of 8 samples, s", "higher is better"}) {
     TANREN_EXPECT_CONTAINS(svg, part);
   }

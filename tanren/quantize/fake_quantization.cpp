@@ -36,6 +36,9 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
 // Why a weight of two dims or more is not among the layers.
 std::string why_kept(const ParameterReaders& found, const std::vector<std::string>& keep) {
   if (matches_any(keep, found.name)) return "quantize.keep names it";
+  if (found.is_linear_in_training_alone) {
+    return "a linear reads it in training alone, and no prediction shows the range of its input";
+  }
   return found.reader ? "a convolution, whose inputs get no scale per row" : found.why;
 }
 
@@ -63,6 +66,11 @@ FakeQuantization find_fake_quantization(const Task& task, const Batch& batch, Qu
   WeightReaders readers = weights_to_quantize(found, keep);
   if (scheme == QuantizeScheme::dynamic) {
     std::erase_if(readers, [](const auto& own) { return own.second == WeightReader::convolution; });
+  }
+  if (scheme == QuantizeScheme::calibrated) {
+    for (const ParameterReaders& own : found) {
+      if (own.is_linear_in_training_alone) readers.erase(own.name);
+    }
   }
   if (readers.empty()) {
     throw ConfigError(fmt::format(
@@ -113,8 +121,9 @@ Task fake_quantized(Task task, const FakeQuantization& how) {
           names.input_scale, layer.name));
     }
     module.register_parameter(scale, at::ones({1}, at::kFloat),
-                              weight->requires_grad() && layer.trains_scale);
+                              layer.trains_scale.value_or(weight->requires_grad()));
     module.register_buffer(zero_point, at::full({1}, 128, at::kLong));
+    task.input_scales.insert({names.input_scale, names.input_zero_point});
   }
   const auto layers = std::make_shared<const FakeLayers>(*task.module, how);
   layers->make_norms_still();

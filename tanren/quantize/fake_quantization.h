@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,7 +34,7 @@ struct FakeLayer {
   int64_t input_elements = 1;
   // Of a tied weight the first of its names, after which the scale is named; else `name`.
   std::string first;
-  bool trains_scale = true;  // where its weight is trained
+  std::optional<bool> trains_scale = {};  // from the start on; none: as its weight
 };
 
 struct FakeQuantization {
@@ -47,15 +48,17 @@ struct FakeQuantization {
 
 // Finds the weights by dry runs on samples shaped as those of `batch`, as readers.h over both
 // forwards: a weight that the training's reads in another form than a prediction stays, and `kept`
-// says so. Throws a ConfigError if there are none, or for a pattern of `keep` without a match, and
-// an Error if a forward needs values.
+// says so. With static so does a tied weight that linears read in training alone. Throws a
+// ConfigError if there are none, or for a pattern of `keep` without a match, and an Error if a
+// forward needs values.
 FakeQuantization find_fake_quantization(const Task& task, const Batch& batch, QuantizeScheme scheme,
                                         const std::vector<std::string>& keep);
 
-// Registers the scales, 1 around 128, each trained as the layer says, and wraps forwards, predict,
-// predict_rows with its parts, and generate. Batch norms are in eval mode, also where the
-// module is put into training mode later. Layers whose weight the module does not have are left
-// out. ConfigError for a name that the module has already. The task is not wrapped twice.
+// Registers the scales, 1 around 128, each trained as the layer says, names them in the task
+// (input_scales), and wraps forwards, predict, predict_rows with its parts, and generate. Batch
+// norms are in eval mode, also where the module is put into training mode later. Layers whose
+// weight the module does not have are left out. ConfigError for a name that the module has already.
+// The task is not wrapped twice.
 Task fake_quantized(Task task, const FakeQuantization& how);
 
 // Sets the scales and zero points of a module that fake_quantized has seen.
@@ -70,8 +73,8 @@ QuantizedParameters learned_parameters(const TensorMap& tensors, const FakeQuant
 // The names of the scales and zero points that fake_quantized registers.
 std::set<std::string> input_scale_names(const FakeQuantization& how);
 
-// The same of the tensors of a static training without its FakeQuantization: what lies beside a
-// matrix that no pattern of `keep` matches, in the shapes and dtypes that fake_quantized gives.
+// The same of the tensors of a static training that does not name them: what lies beside a matrix
+// that no pattern of `keep` matches, in the shapes and dtypes that fake_quantized gives.
 std::set<std::string> input_scale_names(const TensorMap& tensors,
                                         const std::vector<std::string>& keep = {});
 

@@ -1,12 +1,15 @@
 #include "tanren/quantize/readers.h"
 
 #include "tanren/base/eval_mode_scope.h"
+#include "tanren/base/generators.h"
 #include "tanren/base/names.h"
 #include "tanren/base/operator_listener.h"
+#include "tanren/base/random.h"
 #include "tanren/base/value_tensors.h"
 #include "tanren/dry/dry_batch.h"
 #include "tanren/dry/dry_observer.h"
 #include "tanren/dry/dry_scope.h"
+#include "tanren/quantize/fake_scope.h"
 #include "tanren/quantize/replaced.h"
 #include "tanren/quantize/weight_read.h"
 
@@ -35,6 +38,7 @@ struct Notes {
   std::set<std::pair<int64_t, int64_t>> geometries;  // stride and padding of its convolutions
   bool shared = false;                               // by parameters that are not the same
   bool is_predicted_with = false;                    // a prediction reads it
+  std::set<WeightReader> predicted = {};             // those of `readers` that are a prediction's
   bool is_training = false;                          // what reads it now is a training's forward
 
   void read_by_other(const std::string& what) {
@@ -68,6 +72,7 @@ class Notebook {
   void end_predictions() {
     for (auto& [storage, notes] : of_) {
       notes.is_predicted_with = !notes.readers.empty() || !notes.other.empty();
+      notes.predicted = notes.readers;
       notes.is_training = true;
     }
   }
@@ -196,8 +201,47 @@ class OtherReads final : public DryObserver {
   bool inside_ = false;
 };
 
+// Puts the module into training mode, but for its batch norms, which stand still in a training that
+// rounds. Then flags, buffers and the process's generator are as they were.
+class TrainingModeScope {
+ public:
+  explicit TrainingModeScope(torch::nn::Module& module)
+      : flags_(module), generators_(generator_states(at::kCPU)) {
+    for (const at::Tensor& buffer : module.buffers()) {
+      buffers_.push_back({buffer, buffer._version(), buffer.detach().clone()});
+    }
+    module.train();
+    for (const auto& norm : batch_norms(module)) norm->eval();
+  }
+  ~TrainingModeScope() {
+    const at::NoGradGuard no_gradients;
+    for (const Kept& kept : buffers_) {
+      if (kept.buffer._version() != kept.version) kept.buffer.copy_(kept.value);
+    }
+    set_generator_states(at::kCPU, generators_);
+  }
+  TrainingModeScope(const TrainingModeScope&) = delete;
+  TrainingModeScope& operator=(const TrainingModeScope&) = delete;
+
+ private:
+  struct Kept {
+    at::Tensor buffer;
+    int64_t version;
+    at::Tensor value;
+  };
+
+  EvalModeScope flags_;  // restores them
+  TensorMap generators_;
+  std::vector<Kept> buffers_;
+};
+
 void train_dry(const Task& task, const Batch& batch) {
   for (const PhaseSpec& phase : task.phases) (void)training_forward(task, phase, batch);
+}
+
+void train_dry_in_training_mode(const Task& task, const Batch& batch) {
+  const RandomScope random(/*seed=*/0, /*attempt=*/0, batch.ids);
+  for (const PhaseSpec& phase : task.phases) (void)phase.forward(batch);
 }
 
 void predict_dry(const Task& task, const Batch& batch) {
@@ -233,7 +277,12 @@ ParameterReaders judged(const std::string& own, const at::Tensor& parameter, con
   const auto& readers = notes->readers;
   const std::string names = joined_names(readers);
   static const std::set<WeightReader> kTied = {WeightReader::linear, WeightReader::embedding};
-  if (readers == kTied) return {own, WeightReader::linear, names};
+  if (readers == kTied) {
+    return {.name = own,
+            .reader = WeightReader::linear,
+            .why = names,
+            .is_linear_in_training_alone = notes->predicted.count(WeightReader::linear) == 0};
+  }
   if (readers.size() > 1) return stays(names + " read it, which need different scales");
   if (notes->geometries.size() > 1) {
     return stays("convolutions of different strides or paddings read it");
@@ -250,15 +299,21 @@ std::vector<ParameterReaders> find_readers(const Task& task, const Batch& batch,
   }
   Notebook notebook(*task.module);
   OtherReads others(notebook);
-  {
-    const EvalModeScope eval(*task.module);
+  const auto run_dry = [&](const auto& work) {
     const at::NoGradGuard no_gradients;
     const DryScope dry(&others, kRealBytes);
     const OperatorListenerScope heard(std::make_shared<HookedReads>(notebook));
-    const Batch dry_batch = without_memory(batch);
-    predict_dry(task, dry_batch);
+    work(task, without_memory(batch));
+  };
+  {
+    const EvalModeScope eval(*task.module);
+    run_dry(predict_dry);
     notebook.end_predictions();
-    if (forwards == Forwards::training_too) train_dry(task, dry_batch);
+    if (forwards == Forwards::training_too) run_dry(train_dry);
+  }
+  if (forwards == Forwards::training_too) {
+    const TrainingModeScope training(*task.module);
+    run_dry(train_dry_in_training_mode);
   }
   std::vector<ParameterReaders> found;
   std::unordered_map<const at::TensorImpl*, std::string> firsts;

@@ -25,14 +25,17 @@ struct ParameterReaders {
   std::string why;
   // Of a parameter with several names, the first of them.
   std::string first = {};
+  // Predictions read it by embeddings alone, and so show no range of a linear's inputs.
+  bool is_linear_in_training_alone = false;
 };
 
 // Every parameter by every name that it has, in the module's order. `batch` gives the fields, their
 // shapes and dtypes. Runs predict and predict_rows, or without both the forward of each phase, in
 // eval mode without gradients; flags are restored. With training_too it runs these forwards in any
-// case: a weight that a prediction reads stays if a training's forward reads it in another form. An
-// Error if that cannot run without the values of tensors. An InputError if a parameter is 8-bit
-// already.
+// case: a weight that a prediction reads stays if a training's forward reads it in another form.
+// They run in eval mode, then in training mode, in which batch norms alone are in eval mode;
+// buffers and the CPU's generator are restored. An Error if that cannot run without the values of
+// tensors. An InputError if a parameter is 8-bit already.
 std::vector<ParameterReaders> find_readers(const Task& task, const Batch& batch,
                                            Forwards forwards = Forwards::predictions);
 

@@ -4,6 +4,7 @@
 #include "tanren/base/text.h"
 #include "tanren/config/identity.h"
 #include "tanren/config/validate.h"
+#include "tanren/run/earlier_summary.h"
 #include "tanren/run/run_folder.h"
 
 #include <algorithm>

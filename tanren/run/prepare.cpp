@@ -29,6 +29,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -211,7 +212,11 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
     prepared.optimizer = read_optimizer_start(prepared.task, config);
   }
   quantize_training(config, prepared);
-  if (trains) check_freezing(*prepared.task.module, config.model);
+  if (trains) {
+    check_freezing(
+        *prepared.task.module, config.model,
+        prepared.quantization ? led_scales(*prepared.quantization) : std::set<std::string>());
+  }
   if (prepared.optimizer && prepared.quantization && prepared.quantization->num_norms > 0) {
     throw ConfigError(
         "[run] optimizer.init_from has the moments of weights before batch norms are folded into "

@@ -1,6 +1,7 @@
 #include "tanren/run/run.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/seconds.h"
@@ -43,6 +44,12 @@ namespace tanren {
 
 namespace {
 
+// How far rank 0 has come. A run that has told its end has not failed by what follows.
+struct Reached {
+  std::optional<Summary> figures;  // of a run that fails in or after its loop
+  bool has_ended = false;          // summary.json has the end of this start
+};
+
 // State that the ranks of a run share while it runs.
 struct Shared {
   const RunInput& input;
@@ -57,7 +64,7 @@ struct Shared {
   size_t num_old_changes = 0;       // of origin.changes: those of earlier starts
   std::function<double()> elapsed;  // seconds since the process began
   std::string first_step;           // as run.debug asks; empty: not asked
-  std::optional<Summary>& reached;  // by rank 0, if the run fails in or after its loop
+  Reached& reached;                 // by rank 0
 };
 
 // When a start that has taken `elapsed` seconds so far must have ended.
@@ -124,7 +131,8 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   }
   RunOutput output;
   output.is_first = is_first;
-  const ReachedScope reached(is_first ? &shared.reached : nullptr, state, output.loop, parts);
+  const ReachedScope reached(is_first ? &shared.reached.figures : nullptr, state, output.loop,
+                             parts);
   const double before_loop = shared.elapsed();
   output.loop = train_loop(state, parts, inputs);
   if (is_first && output.loop.ending == Ending::finished && shared.input.finished) {
@@ -150,10 +158,11 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   output.summary.wall_seconds = shared.elapsed();
   const auto write_summary = [&] {
     shared.folder->write("summary.json", to_json(output.summary) + "\n");
+    shared.reached.has_ended = true;
   };
-  write_summary();
   if (output.exported && prepared.quantization) {
-    write_quantized(prepared, state, parts, shared.folder->path(), output);
+    write_quantized(prepared, state, parts, shared.folder->path(), output, write_summary);
+  } else {
     write_summary();
   }
   return output;
@@ -202,7 +211,7 @@ std::string first_step_of(const Prepared& prepared,
 RunOutput run_all(const RunInput& input, const Registry& registry,
                   const std::shared_ptr<Communicator>& ranks,
                   const std::function<double()>& elapsed, std::optional<RunFolder>& folder,
-                  std::optional<Summary>& reached) {
+                  Reached& reached) {
   check_is_launched(input.config, *ranks);
   const bool is_first = ranks->rank() == 0;
   if (is_first) check_fork_folder(input.config, input.folder);
@@ -295,11 +304,12 @@ RunOutput run_or_note(const RunInput& input, const Registry& registry,
                       const std::shared_ptr<Communicator>& ranks,
                       const std::function<double()>& elapsed) {
   std::optional<RunFolder> folder;
-  std::optional<Summary> reached;
+  Reached reached;
   try {
     return run_all(input, registry, ranks, elapsed, folder, reached);
   } catch (...) {
-    if (folder) note_failure(*folder, reached, elapsed());
+    ranks->cancel(line_of_current());  // the others do not wait for the disk
+    if (folder && !reached.has_ended) note_failure(*folder, reached.figures, elapsed());
     throw;
   }
 }

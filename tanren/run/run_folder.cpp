@@ -2,7 +2,6 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
-#include "tanren/base/json_text.h"
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/temporary.h"
@@ -14,11 +13,10 @@
 #include "tanren/config/read_config.h"
 #include "tanren/config/validate.h"
 #include "tanren/config/write_config.h"
+#include "tanren/run/earlier_summary.h"
 #include "tanren/run/fork_command.h"
 #include "tanren/run/fork_place.h"
 #include "tanren/run/origin.h"
-
-#include <nlohmann/json.hpp>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -38,40 +36,6 @@ namespace {
 
 constexpr int kMostTries = 100;  // for the lock
 constexpr const char* kSaved = "saved";
-
-// The text of a key; empty if there is none.
-std::string text_of(const nlohmann::json& summary, const char* key) {
-  const auto found = summary.find(key);  // end() if it is no object
-  return found != summary.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-// The summary of the last session of the folder's run that ended in order; null: there is none.
-nlohmann::json summary_of(const fs::path& folder) {
-  const auto summary = folder / "summary.json";
-  return fs::exists(summary) ? parse_json(read_file(summary)) : nlohmann::json();
-}
-
-// Whether the summary tells of steps: all that says so of a run of a tanren that kept no kSaved.
-bool counts_steps(const fs::path& folder) {
-  const auto json = summary_of(folder);
-  const auto steps = json.find("steps");  // end() if it is no object
-  return steps != json.end() && steps->is_number_integer() && steps->get<int64_t>() > 0;
-}
-
-// A run that continues beyond its end is not finished: if it is interrupted, the next start resumes
-// it. What an earlier start failed of is not said of this one.
-void reopen(const fs::path& folder) {
-  const auto summary = folder / "summary.json";
-  if (!fs::exists(summary)) return;
-  const std::string text = read_file(summary);
-  const std::string status = text_of(parse_json(text), "status");
-  if (status == "failed") fs::remove(summary);
-  if (status != "finished") return;
-  auto json = parse_ordered_json(text);
-  json["status"] = "stopped";
-  json.erase("reason");
-  write_file(summary, exact_json_text(json, 2) + "\n");
-}
 
 // Whether the folder is empty, or the first file of its run was not written completely.
 bool is_as_good_as_empty(const fs::path& folder) {
@@ -165,21 +129,6 @@ bool is_file(int descriptor, const fs::path& path) {
 }
 
 }  // namespace
-
-std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const RunConfig& now) {
-  const auto json = summary_of(folder);
-  if (text_of(json, "status") != "finished") return "";
-  const std::string reason = text_of(json, "reason");
-  if (!reason.empty()) {
-    // A longer run would stop again at once.
-    const bool patient =
-        now.early_stop.patience == 0 || now.early_stop.patience > before.early_stop.patience;
-    return patient ? "" : "(" + reason + "); raise early_stop.patience (0: off) to resume";
-  }
-  const bool grown = now.run.steps.value_or(0) > before.run.steps.value_or(0) ||
-                     now.run.epochs.value_or(0) > before.run.epochs.value_or(0);
-  return grown ? "" : "; raise run.steps or run.epochs to resume";
-}
 
 std::optional<fs::path> checkpoint_to_resume(const fs::path& folder) {
   const fs::path checkpoints = folder / "checkpoints";
@@ -293,7 +242,7 @@ void RunFolder::go_on(const std::set<std::string>& requested) {
 void RunFolder::begin() {
   began_ = true;
   remove_remains(path_);
-  reopen(path_);
+  reopen(path_, resume_from_);
   if (resume_from_) {
     note_saved();
   } else {

@@ -46,8 +46,8 @@ class RunFolder {
   // The step folder that a fork goes on from; begin() records it, so that every start takes the
   // same.
   void set_source(const std::filesystem::path& checkpoint);
-  // Call this once all that the run needs is ready. It writes config.toml, removes the summary of a
-  // start that failed and reopens a finished run.
+  // Call this once all that the run needs is ready. It writes config.toml, and reopens a run that
+  // finished or failed.
   void begin();
   bool began() const { return began_; }
   // The run has saved a checkpoint: from now on a start that finds none is refused, unless the
@@ -81,11 +81,6 @@ void check_place(const std::filesystem::path& folder);
 // cannot be listed, or if none is left in the folder that is there and the run has saved some: a
 // run that began again would lose them.
 std::optional<std::filesystem::path> checkpoint_to_resume(const std::filesystem::path& folder);
-
-// How the folder's run can be continued, as the end of a refusal, if it reached its end and `now`
-// asks for no more than that; else empty.
-std::string way_to_go_on(const std::filesystem::path& folder, const RunConfig& before,
-                         const RunConfig& now);
 
 struct NextConfig {
   RunConfig config;

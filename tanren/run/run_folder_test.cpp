@@ -5,6 +5,8 @@
 #include "tanren/base/testing.h"
 #include "tanren/run/origin.h"
 
+#include <nlohmann/json.hpp>
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -80,6 +82,30 @@ TEST_F(RunFolderOf, a_run_that_failed_has_no_summary_once_it_begins_again) {
   EXPECT_FALSE(fs::exists(at("run/summary.json")));
 }
 
+TEST_F(RunFolderOf, a_run_that_failed_goes_on_as_one_that_stopped_at_its_checkpoint) {
+  { RunFolder(at("run"), config_of()).begin(); }
+  fs::create_directories(at("run/checkpoints/step-2"));
+  fs::copy_file(at("run/config.toml"), at("run/checkpoints/step-2/config.toml"));
+  folder_.file("run/checkpoints/step-2/COMPLETE", "");
+  folder_.file("run/checkpoints/step-2/state.json", R"({"run": {"attempt": 3}})");
+  folder_.file("run/summary.json", R"({"steps": 4, "attempts": 6, "samples_per_second": 7.5,
+      "final_loss": 0.5, "final_loss.one": 0.5, "reason": "no room", "cause": "disk",
+      "status": "failed"})");
+  RunFolder(at("run"), config_of()).begin();
+  const auto json = nlohmann::json::parse(read_file(at("run/summary.json")));
+  const auto expected = nlohmann::json::parse(R"({"steps": 2, "attempts": 3, "skipped_steps": 1,
+      "samples_per_second": 7.5, "final_loss": null, "status": "stopped"})");
+  EXPECT_EQ(json, expected);
+}
+
+TEST_F(RunFolderOf, a_finished_run_goes_on_while_its_8_bit_model_is_unwritten) {
+  { RunFolder(at("run"), config_of()).begin(); }
+  folder_.file("run/summary.json", R"({"status": "finished", "unwritten": "no room"})");
+  { RunFolder(at("run"), config_of()).begin(); }
+  const auto json = nlohmann::json::parse(read_file(at("run/summary.json")));
+  EXPECT_EQ(json, nlohmann::json::parse(R"({"status": "stopped"})"));
+}
+
 TEST_F(RunFolderOf, a_run_that_has_saved_begins_again_only_without_the_folder_of_its_checkpoints) {
   {
     RunFolder folder(at("run"), config_of());
@@ -106,6 +132,8 @@ TEST_F(RunFolderOf, a_run_whose_summary_tells_of_steps_has_saved) {
   TANREN_EXPECT_CONTAINS(refusal(at("run"), config_of()), "has no complete checkpoint");
   folder_.file("run/summary.json", R"({"status": "stopped", "steps": 0})");
   EXPECT_NO_THROW(RunFolder(at("run"), config_of()));
+  folder_.file("run/summary.json", R"({"status": "failed", "steps": 3})");
+  EXPECT_NO_THROW(RunFolder(at("run"), config_of())) << "it failed before it saved any";
 }
 
 // The maker of the folder gives up after another start has opened the lock file and before that

@@ -1,9 +1,8 @@
 #include "tanren/run/run_summary.h"
 
-#include "tanren/checkpoint/checkpoint.h"
-#include "tanren/checkpoint/step_folders.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/metrics/jsonl_sink.h"
+#include "tanren/run/earlier_summary.h"
 #include "tanren/run/failure.h"
 #include "tanren/train/memory_now.h"
 
@@ -25,9 +24,8 @@ Summary counted(int64_t steps, int64_t attempts) {
 
 // Where a start begins that has made no update.
 Summary at_start(const RunFolder& folder) {
-  if (!folder.resume_from()) return {};
-  const State run{.values = run_values_of(*folder.resume_from())};
-  return counted(step_of(*folder.resume_from()), value_of<int64_t>(run, "attempt"));
+  const RunCounts counts = counts_at(folder.resume_from());
+  return counted(counts.steps, counts.attempts);
 }
 
 }  // namespace
@@ -95,7 +93,8 @@ void note_failure(const RunFolder& folder, const std::optional<Summary>& reached
     summary.status = "failed";
     summary.reason = std::move(failure.reason);
     summary.cause = std::move(failure.cause);
-    folder.write("summary.json", to_json(summary) + "\n");
+    const bool has_trained = reached.has_value();
+    folder.write("summary.json", failed_summary(folder.path(), summary, has_trained) + "\n");
   } catch (...) {  // above all a full disk
   }
 }

@@ -30,9 +30,9 @@ class ReachedScope {
   int exceptions_;
 };
 
-// Call this while the exception that ends the run is handled: writes the summary of the failed run,
-// if the run had begun. `reached`: of its loop, if it came so far. `seconds`: since the process
-// began. Throws nothing: what fails here must not hide the first error.
+// Call this while the exception that ends the run is handled: writes the summary of the failed run
+// (failed_summary), if the run had begun. `reached`: of its loop, if it came so far. `seconds`:
+// since the process began. Throws nothing: what fails here must not hide the first error.
 void note_failure(const RunFolder& folder, const std::optional<Summary>& reached,
                   double seconds) noexcept;
 

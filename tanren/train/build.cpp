@@ -18,6 +18,8 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -81,13 +83,18 @@ TensorMap tensors_of(const torch::nn::Module& module) {
 
 void profile_parameters(const torch::nn::Module& module, ModelProfile& profile) {
   const auto norms = batch_norm_tensors(module);
+  std::unordered_map<const at::TensorImpl*, std::string> firsts;
   for (const auto& item : module.named_parameters()) {
     const at::Tensor& parameter = item.value();
     const bool trained = parameter.requires_grad();
     profile.num_parameters += parameter.numel();
     profile.num_trainable += trained ? parameter.numel() : 0;
-    profile.parameters.push_back(
-        {item.key(), parameter.sizes().vec(), trained, norms.count(item.key()) > 0});
+    const auto [first, is_first] = firsts.try_emplace(parameter.unsafeGetTensorImpl(), item.key());
+    profile.parameters.push_back({.name = item.key(),
+                                  .shape = parameter.sizes().vec(),
+                                  .trained = trained,
+                                  .batch_norm = norms.count(item.key()) > 0,
+                                  .first = is_first ? "" : first->second});
   }
   profile.still = still_modules(module);
 }

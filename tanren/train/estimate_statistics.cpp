@@ -94,10 +94,12 @@ void add_torch_norm(torch::nn::Module& module, MeasuredNorms& norms) {
 MeasuredNorms measured_norms(torch::nn::Module& root, const std::set<std::string>& training,
                              const TensorMap& averaged) {
   MeasuredNorms norms;
+  std::set<const torch::nn::Module*> seen;  // one may have several names
   for (const auto& item : root.named_modules()) {
     auto& module = *item.value();
     const std::string mean = (item.key().empty() ? "" : item.key() + ".") + "running_mean";
     if (training.count(item.key()) == 0 || !averaged.contains(mean)) continue;
+    if (!seen.insert(&module).second) continue;
     add_torch_norm<torch::nn::BatchNorm1dImpl>(module, norms);
     add_torch_norm<torch::nn::BatchNorm2dImpl>(module, norms);
     add_torch_norm<torch::nn::BatchNorm3dImpl>(module, norms);

@@ -9,7 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <set>
+#include <unordered_map>
 
 namespace tanren {
 
@@ -46,9 +46,28 @@ std::vector<std::string> possible_scales(const torch::nn::Module& module) {
   return scales;
 }
 
-// `scales`: what patterns may match, too.
-void check_patterns(const ModelOptions& options, const std::vector<std::string>& names,
-                    const std::vector<std::string>& scales) {
+using Names = std::vector<std::string>;  // of one parameter
+
+std::vector<Names> names_by_parameter(const torch::nn::Module& module) {
+  std::vector<Names> all;
+  std::unordered_map<const at::TensorImpl*, size_t> places;
+  for (const auto& item : module.named_parameters()) {
+    const auto [place, is_new] = places.try_emplace(item.value().unsafeGetTensorImpl(), all.size());
+    if (is_new) all.emplace_back();
+    all[place->second].push_back(item.key());
+  }
+  return all;
+}
+
+[[noreturn]] void refuse_table(const UnfreezeOptions& table, const char* why) {
+  throw ConfigError(fmt::format("[model] unfreeze {} at step {}: {}", join(table.parameters),
+                                to_text(*table.step), why));
+}
+
+// `scales`: what patterns may match, too. `led`: as check_freezing.
+void check_patterns(const ModelOptions& options, const torch::nn::Module& module,
+                    const std::vector<std::string>& scales, const std::set<std::string>& led) {
+  const std::vector<std::string> names = module.named_parameters().keys();
   const auto check = [&](const char* key, std::vector<std::string> patterns) {
     std::erase_if(patterns, [&](const std::string& pattern) {
       return std::any_of(scales.begin(), scales.end(),
@@ -56,26 +75,29 @@ void check_patterns(const ModelOptions& options, const std::vector<std::string>&
     });
     check_matches(key, patterns, names);
   };
-  std::vector<std::string> all = names;
-  all.insert(all.end(), scales.begin(), scales.end());
+  std::vector<Names> all = names_by_parameter(module);
+  for (const std::string& scale : scales) all.push_back({scale});
   check("[model] freeze", options.freeze);
   for (const auto& table : options.unfreeze) {
     check("[model] unfreeze", table.parameters);
-    const bool frees = std::any_of(all.begin(), all.end(), [&](const auto& name) {
-      return matches_any(table.parameters, name) && matches_any(options.freeze, name);
-    });
-    if (!frees) {
-      throw ConfigError(
-          fmt::format("[model] unfreeze {} at step {}: model.freeze holds none of these "
-                      "parameters; drop it, or freeze them",
-                      join(table.parameters), to_text(*table.step)));
+    bool frees = false, names_led = false;
+    for (const Names& own : all) {
+      if (!matches_any(table.parameters, own) || !matches_any(options.freeze, own)) continue;
+      (led.count(own.front()) > 0 ? names_led : frees) = true;
     }
+    if (frees) continue;
+    if (names_led) {
+      refuse_table(table,
+                   "the scale of an input is unfrozen with its weight, unless a pattern of "
+                   "model.freeze is of the scale alone; name the weight, or add such a pattern");
+    }
+    refuse_table(table, "model.freeze holds none of these parameters; drop it, or freeze them");
   }
 }
 
-bool trained_from_start(const ModelOptions& options, const std::string& name) {
+bool trained_from_start(const ModelOptions& options, const Names& names) {
   return std::any_of(options.unfreeze.begin(), options.unfreeze.end(), [&](const auto& table) {
-    return table.step == 0 && matches_any(table.parameters, name);
+    return table.step == 0 && matches_any(table.parameters, names);
   });
 }
 
@@ -84,12 +106,11 @@ bool trained_from_start(const ModelOptions& options, const std::string& name) {
 int64_t freeze(torch::nn::Module& module, const ModelOptions& options) {
   if (options.freeze.empty()) return 0;
   auto parameters = module.named_parameters();
-  check_patterns(options, parameters.keys(), possible_scales(module));
+  check_patterns(options, module, possible_scales(module), /*led=*/{});
   int64_t frozen = 0;
-  for (auto& item : parameters) {
-    if (!matches_any(options.freeze, item.key())) continue;
-    if (trained_from_start(options, item.key())) continue;
-    item.value().set_requires_grad(false);
+  for (const Names& names : names_by_parameter(module)) {
+    if (!matches_any(options.freeze, names) || trained_from_start(options, names)) continue;
+    parameters[names.front()].set_requires_grad(false);
     ++frozen;
   }
   if (!has_trained(module)) {
@@ -101,13 +122,15 @@ int64_t freeze(torch::nn::Module& module, const ModelOptions& options) {
   return frozen;
 }
 
-void check_freezing(const torch::nn::Module& module, const ModelOptions& options) {
-  if (!options.freeze.empty()) check_patterns(options, module.named_parameters().keys(), {});
+void check_freezing(const torch::nn::Module& module, const ModelOptions& options,
+                    const std::set<std::string>& led) {
+  if (!options.freeze.empty()) check_patterns(options, module, /*scales=*/{}, led);
 }
 
-bool freezes_scale_alone(const ModelOptions& options, const std::string& scale,
-                         const std::string& weight) {
-  return matches_alone(options.freeze, scale, weight) && !trained_from_start(options, scale);
+std::optional<bool> trains_scale_alone(const ModelOptions& options, const std::string& scale,
+                                       const std::vector<std::string>& weight) {
+  if (!matches_alone(options.freeze, scale, weight)) return std::nullopt;
+  return trained_from_start(options, {scale});
 }
 
 std::vector<std::string> still_modules(const torch::nn::Module& module) {

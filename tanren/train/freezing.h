@@ -9,27 +9,31 @@
 
 #include <torch/nn/module.h>
 
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace tanren {
 
 // Freezes the parameters that options.freeze matches, except those that a table of options.unfreeze
-// frees at step 0. Returns how many it froze. ConfigError for a pattern without a match, a table
-// that frees nothing, or if nothing is left to train. A pattern may also match the scale that a
-// quantisation-aware training would give a layer's input (quantized_names.h): check_freezing says
-// later whether it does.
+// frees at step 0. A pattern matches a parameter by any of its names. Returns how many it froze.
+// ConfigError for a pattern without a match, a table that frees nothing, or if nothing is left to
+// train. A pattern may also match the scale that a quantisation-aware training would give a layer's
+// input (quantized_names.h): check_freezing says later whether it does.
 int64_t freeze(torch::nn::Module& module, const ModelOptions& options);
 
 // ConfigError for a pattern of freeze and unfreeze that matches no parameter of the module, and for
-// a table that frees nothing.
-void check_freezing(const torch::nn::Module& module, const ModelOptions& options);
+// a table that frees nothing. `led`: scales that are frozen and unfrozen with their weights; a
+// table of such scales alone frees nothing.
+void check_freezing(const torch::nn::Module& module, const ModelOptions& options,
+                    const std::set<std::string>& led = {});
 
-// Whether options.freeze holds the scale of this name from the start, though its weight is trained:
-// by a pattern that matches the scale and not the weight. Else a scale is frozen and unfrozen with
-// its weight.
-bool freezes_scale_alone(const ModelOptions& options, const std::string& scale,
-                         const std::string& weight);
+// Whether the scale of this name is trained from the start, if that does not hang on its weight,
+// whose names are `weight`: a pattern of options.freeze matches the scale and not the weight. None:
+// the scale is frozen and unfrozen with its weight.
+std::optional<bool> trains_scale_alone(const ModelOptions& options, const std::string& scale,
+                                       const std::vector<std::string>& weight);
 
 // Names of the outermost modules that are frozen whole and in eval mode.
 std::vector<std::string> still_modules(const torch::nn::Module& module);

@@ -75,6 +75,23 @@ TEST(Freezing, everything_but_a_head_is_frozen_by_an_exception_at_step_0) {
   }
 }
 
+TEST(Freezing, a_parameter_with_two_names_is_frozen_and_excepted_by_either) {
+  const auto patterns = [](const ModelOptions& options) {
+    const auto module = std::make_shared<torch::nn::Module>();
+    const at::Tensor own = module->register_parameter("own", at::ones({2}));
+    const at::Tensor tied = module->register_parameter("first", at::ones({2}));
+    module->register_parameter("second", tied);
+    const int64_t count = freeze(*module, options);
+    EXPECT_TRUE(own.requires_grad());
+    EXPECT_EQ(count, tied.requires_grad() ? 0 : 1);
+    return tied.requires_grad();
+  };
+  EXPECT_FALSE(patterns(frozen({"second"})));
+  EXPECT_TRUE(patterns(frozen({"second"}, {{{"first"}, 0}})));
+  EXPECT_TRUE(patterns(frozen({"*"}, {{{"second", "own"}, 0}})));
+  EXPECT_FALSE(patterns(frozen({"second"}, {{{"first"}, 5}})));
+}
+
 TEST(Freezing, an_own_norm_in_eval_mode_stays_as_its_author_left_it) {
   const Task task = convnet();
   const auto modules = task.module->named_modules();

@@ -4,8 +4,6 @@
 #include "tanren/base/text.h"
 #include "tanren/model/check_task.h"
 #include "tanren/optimizer/parameter_values.h"
-#include "tanren/quantize/fake_quantization.h"
-#include "tanren/train/build.h"
 #include "tanren/train/check_terms.h"
 #include "tanren/train/run_state.h"
 
@@ -104,12 +102,6 @@ Sharding sharding_of(const Plan& plan, const ObjectivePlan& objective, const Sta
           .transient = parallel.zero > 1};
 }
 
-// The scales and zero points that a quantisation-aware training has beside its weights.
-std::set<std::string> scales_of(const torch::nn::Module& module, const QuantizePlan& plan) {
-  if (plan.scheme != QuantizeScheme::calibrated) return {};
-  return input_scale_names(tensors_of(module), plan.keep);
-}
-
 // Scales of inputs do not decay: a smaller one is no simpler.
 NamedParameter named_parameter(const std::string& name, const at::Tensor& tensor,
                                const std::set<std::string>& scales) {
@@ -156,7 +148,8 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
   check_task(task, "[train] this run");
   check_paths(task);
   std::vector<Phase> phases;
-  std::set<std::string> taken, averaged;
+  std::set<std::string> taken;
+  std::set<const at::TensorImpl*> averaged;  // statistics
   const auto holds = [&](const std::string& name) {
     return stage == nullptr || stage->holds(name);
   };
@@ -169,7 +162,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
     const bool is_new = known.insert(item.value().unsafeGetTensorImpl()).second;
     if (!is_new) second_names.insert(item.key());
   }
-  const std::set<std::string> scales = scales_of(*task.module, plan.quantize);
+  const std::set<std::string>& scales = task.input_scales;
   std::vector<NamedParameter> model;
   for (const auto& item : named) model.push_back(named_parameter(item.key(), item.value(), scales));
   for (const auto& phase_spec : task.phases) {
@@ -196,8 +189,10 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
         // A zero point never changes: shared over ranks, an accelerator's would be read anew.
         if (scales.count(item.key()) > 0) continue;
         buffers.push_back({item.value(), norm_of(*task.module, item.key())});
-        // Constants are not averaged: a mask's infinity minus itself is not a number.
-        if (buffers.back().norm != nullptr && averaged.insert(item.key()).second) {
+        // Constants are not averaged: a mask's infinity minus itself is not a number. Those of a
+        // norm that the module has registered twice are averaged once.
+        if (buffers.back().norm != nullptr &&
+            averaged.insert(item.value().unsafeGetTensorImpl()).second) {
           statistics.push_back({item.key(), item.value()});
         }
       }

@@ -48,17 +48,6 @@ class WaitScope {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Whether a stage before `stage` trains a parameter; if not, no gradient goes below it.
-bool trains_below(const Phase& phase, const StagePlan& plan, int64_t stage) {
-  for (const Objective& objective : phase.objectives) {
-    for (const NamedParameter& parameter : objective.all) {
-      const bool is_below = plan.holders_of(parameter.name).front() < stage;
-      if (is_below && parameter.tensor.requires_grad()) return true;
-    }
-  }
-  return false;
-}
-
 std::vector<Batch> microbatches_of(const Batch& piece, int64_t planned) {
   const int64_t most = planned > 0 ? planned : piece.size();
   std::vector<Batch> parts;
@@ -285,6 +274,16 @@ void add_theirs(const std::string& name, const at::Tensor& own, const StagePlan&
 }
 
 }  // namespace
+
+bool trains_below(const Phase& phase, const StagePlan& plan, int64_t stage) {
+  for (const Objective& objective : phase.objectives) {
+    for (const NamedParameter& parameter : objective.all) {
+      const bool is_below = plan.holders_of(parameter.name).front() < stage;
+      if (is_below && parameter.tensor.requires_grad()) return true;
+    }
+  }
+  return false;
+}
 
 void check_can_be_staged(const Task& task, const Plan& plan) {
   const auto refuse = [](const std::string& what) {

@@ -15,6 +15,10 @@ namespace tanren {
 // ConfigError if a run of the task by this plan cannot be in stages.
 void check_can_be_staged(const Task& task, const Plan& plan);
 
+// Whether a stage before `stage` trains a parameter; if not, no gradient goes below it, and those
+// stages keep nothing of a microbatch.
+bool trains_below(const Phase& phase, const StagePlan& plan, int64_t stage);
+
 // Accumulates the gradients of `piece` (on the run's device), of which each stage of the replica
 // has all samples, into the phase's objective. The last stage adds the terms to `losses`, the
 // others its microsteps alone. A replica without samples sends nothing. MemoryError if memory runs

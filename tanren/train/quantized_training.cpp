@@ -73,9 +73,11 @@ FakeQuantization find_quantization(const Task& task, const RunConfig& config,
     try {
       FakeQuantization how = find_fake_quantization(
           task, first_samples(train), from_word<QuantizeScheme>(options.scheme), options.keep);
+      std::map<std::string, std::vector<std::string>> names;  // of each weight, by the first
+      for (const FakeLayer& layer : how.layers) names[layer.first].push_back(layer.name);
       for (FakeLayer& layer : how.layers) {
-        const std::string scale = quantized_names(layer.name).input_scale;
-        layer.trains_scale = !freezes_scale_alone(config.model, scale, layer.name);
+        const std::string scale = quantized_names(layer.first).input_scale;
+        layer.trains_scale = trains_scale_alone(config.model, scale, names.at(layer.first));
       }
       return how;
     } catch (const ConfigError&) {
@@ -89,6 +91,14 @@ FakeQuantization find_quantization(const Task& task, const RunConfig& config,
           options.scheme, said_by(error)));
     }
   });
+}
+
+std::set<std::string> led_scales(const FakeQuantization& how) {
+  std::set<std::string> led = input_scale_names(how);
+  for (const FakeLayer& layer : how.layers) {
+    if (layer.trains_scale) led.erase(quantized_names(layer.first).input_scale);
+  }
+  return led;
 }
 
 void note_scales(const FakeQuantization& how, ModelProfile& profile) {
@@ -137,7 +147,7 @@ std::optional<PlanLine> scales_line(const FakeQuantization& how, const Plan& pla
       return group.learning_rate_scale &&
              std::any_of(how.layers.begin(), how.layers.end(), [&](const FakeLayer& layer) {
                const std::string scale = quantized_names(layer.name).input_scale;
-               return own.count(scale) > 0 && matches_alone(group.parameters, scale, layer.name);
+               return own.count(scale) > 0 && matches_alone(group.parameters, scale, {layer.name});
              });
     });
   };

@@ -10,6 +10,8 @@
 #include "tanren/quantize/fake_quantization.h"
 
 #include <optional>
+#include <set>
+#include <string>
 
 namespace tanren {
 
@@ -17,6 +19,9 @@ namespace tanren {
 // does not hold them alone (freezing.h). ConfigError as find_fake_quantization, and for a model
 // whose forward needs values.
 FakeQuantization find_quantization(const Task& task, const RunConfig& config, const Dataset& train);
+
+// The scales (and zero points) that are frozen and unfrozen with their weights.
+std::set<std::string> led_scales(const FakeQuantization& how);
 
 // Says in `profile`, which has the parameters of a wrapped task, which weight each scale follows.
 void note_scales(const FakeQuantization& how, ModelProfile& profile);

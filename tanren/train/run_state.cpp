@@ -10,6 +10,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 namespace tanren {
@@ -96,13 +97,14 @@ State RunState::average_state() const {
     for (const auto& objective : phase.objectives) {
       if (!objective.average) continue;
       const State part = objective.average->state();
-      for (const auto& [name, tensor] : part.tensors) state.tensors.set(name, tensor);
+      const TensorMap averages = under_all_names(part.tensors);
+      for (const auto& [name, tensor] : averages) state.tensors.set(name, tensor);
       for (const auto& [name, value] : part.values) {
         state.values[phase.spec.name + "." + objective.spec.name + "." + name] = value;
       }
       if (objective.average->num_updates() > 0) continue;
       std::string names;
-      for (const auto& [name, tensor] : part.tensors) names += name + "\n";
+      for (const auto& [name, tensor] : averages) names += name + "\n";
       state.values[phase.spec.name + "." + objective.spec.name + "." + kNoAverage] = names;
     }
   }
@@ -113,9 +115,30 @@ TensorMap RunState::averaged_tensors() const {
   TensorMap tensors = model_tensors();
   for (const auto* average : averages()) {
     if (average->num_updates() == 0) continue;
-    for (const auto& [name, tensor] : average->state().tensors) tensors.set(name, tensor);
+    for (const auto& [name, tensor] : under_all_names(average->state().tensors)) {
+      tensors.set(name, tensor);
+    }
   }
   return tensors;
+}
+
+TensorMap RunState::under_all_names(const TensorMap& tensors) const {
+  const auto named = {task.module->named_parameters(), task.module->named_buffers()};
+  std::unordered_map<const at::TensorImpl*, at::Tensor> found;
+  for (const auto& list : named) {
+    for (const auto& item : list) {
+      const at::Tensor* const tensor = tensors.find(item.key());
+      if (tensor != nullptr) found.try_emplace(item.value().unsafeGetTensorImpl(), *tensor);
+    }
+  }
+  TensorMap all = tensors;
+  for (const auto& list : named) {
+    for (const auto& item : list) {
+      const auto own = found.find(item.value().unsafeGetTensorImpl());
+      if (own != found.end() && holds(item.key())) all.set(item.key(), own->second);
+    }
+  }
+  return all;
 }
 
 State RunState::run_state(at::Device device) const {
@@ -134,6 +157,9 @@ State RunState::run_state(at::Device device) const {
     }
   }
   merge(state, "selection", selection.state());
+  std::string scales;
+  for (const std::string& name : task.input_scales) scales += name + "\n";
+  if (!scales.empty()) state.values[kInputScales] = scales;
   for (const auto& item : task.module->named_parameters()) {
     state.values["requires_grad." + item.key()] = item.value().requires_grad();
   }

@@ -55,6 +55,10 @@ struct Phase {
 // line each. They hold no average, and the raw weights are used in their place.
 inline constexpr const char* kNoAverage = "no_average";
 
+// The value in the run's state that names the task's input_scales, a line each. Without any, and in
+// older step folders, there is none.
+inline constexpr const char* kInputScales = "input_scales";
+
 struct RunState {
   Task task;
   std::vector<Phase> phases;
@@ -99,11 +103,14 @@ struct RunState {
   State average_to_write() const;
   // Counters, flags, scalers, and the generators of the CPU and of `device` (Parts::device).
   State run_state(at::Device device) const;
-  // The averages of all objectives under the weights' names; empty: none.
+  // The averages of all objectives under the weights' names, all of a tensor that has several;
+  // empty: none.
   State average_state() const;
   std::vector<WeightAverage*> averages() const;
   // model_tensors() with the averaged tensors in place of the raw ones, if there are averages.
   TensorMap averaged_tensors() const;
+  // `tensors`, each also under the other names of the module's tensor that one of its names is.
+  TensorMap under_all_names(const TensorMap& tensors) const;
   // Loads in place and restores requires_grad, and the generators of the CPU and of `device`.
   // The states may be those of the whole model: this rank takes what it holds, and reads no more.
   // CheckpointError listing names and shapes if the model differs. `average` is needed if the

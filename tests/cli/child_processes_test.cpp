@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,6 +74,41 @@ TEST(ChildProcesses, say_who_started_them_when_a_program_cannot_be_started) {
                                   "name a program that runs by itself");
     }
   }
+}
+
+int num_descriptors() {
+  int count = 0;
+  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) ++count;
+  }
+  return count;
+}
+
+TEST(ChildProcesses, that_cannot_be_started_leave_nothing_and_do_not_count) {
+  ChildProcesses processes({.name = "sweep", .advice = "start fewer"});
+  const int before = num_descriptors();
+  const ChildStart none{.program = "/none/such", .arguments = {"such"}, .err = STDERR_FILENO};
+  EXPECT_THROW(processes.start(none), ConfigError);
+  EXPECT_FALSE(processes.any_left());
+  EXPECT_FALSE(processes.any_running());
+  {
+    // One descriptor is free, and the pipe for errors needs two more.
+    const int next = ::dup(STDERR_FILENO);
+    ::close(next);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    rlimit narrow = limit;
+    narrow.rlim_cur = static_cast<rlim_t>(next) + 1;
+    ::setrlimit(RLIMIT_NOFILE, &narrow);
+    EXPECT_THROW(processes.start(none), RunError);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  EXPECT_EQ(num_descriptors(), before);
+  processes.start(going_on_with([](const auto&) { return 3; }));
+  const auto ends = ends_of(processes, 1);
+  ASSERT_EQ(ends.size(), 1);
+  EXPECT_EQ(ends[0].child, 0);
+  EXPECT_EQ(ends[0].code, 3);
 }
 
 TEST(ChildProcesses, go_on_with_a_function_as_forks_of_this_process) {

@@ -107,6 +107,39 @@ TEST(OwnFailures, of_the_disk_are_told_if_the_summary_still_has_room) {
   EXPECT_EQ(summary["cause"], "disk");
   EXPECT_TRUE(program.err.ends_with(summary["reason"].get<std::string>() + "\n")) << program.err;
   EXPECT_EQ(summary["steps"], 4);
+  ASSERT_TRUE(std::filesystem::exists(program.run() / "checkpoints"));
+  program.factory = fragile_task;
+  EXPECT_EQ(program.go("run"), 0) << "it saved none of these steps: " << program.err;
+}
+
+TEST(OwnFailures, keep_the_figures_of_the_session_before) {
+  OwnProgram program;
+  program.factory = fragile_task;
+  ASSERT_EQ(program.go("run", {"--set", "run.stop_after=2"}), 0) << program.err;
+  const auto before = summary_in(program);
+  ASSERT_EQ(before["status"], "stopped");
+  ASSERT_TRUE(before.contains("samples_per_second"));
+  program.factory = before_forward(failing_from(3), fragile_task);  // in step 4
+  expect_failure(program, 1, "other");
+  auto failed = summary_in(program);
+  EXPECT_EQ(failed["steps"], 3);
+  EXPECT_EQ(failed["samples_per_second"], before["samples_per_second"]);
+  EXPECT_EQ(failed["startup_seconds"], before["startup_seconds"]);
+  EXPECT_NE(failed["final_loss"], before["final_loss"]);
+}
+
+TEST(OwnFailures, of_a_damaged_step_folder_are_told_with_its_step) {
+  OwnProgram program;
+  program.factory = fragile_task;
+  ASSERT_EQ(program.go("run", {"--set", "run.stop_after=2"}), 0) << program.err;
+  const auto before = summary_in(program);
+  write_file(program.run() / "checkpoints/step-2/state.json", "damaged");
+  EXPECT_NE(program.go("run"), 0);
+  const auto summary = summary_in(program);
+  EXPECT_EQ(summary["status"], "failed");
+  EXPECT_EQ(summary["steps"], 2);
+  EXPECT_EQ(summary["final_loss"], before["final_loss"]);
+  EXPECT_EQ(summary["peak_memory_bytes"], before["peak_memory_bytes"]);
 }
 
 TEST(OwnFailures, that_cannot_be_told_are_the_first_error_all_the_same) {

@@ -85,8 +85,7 @@ class LostStage : public ::testing::TestWithParam<Moment> {
     for (int rank = 0; rank < 4; ++rank) {
       const std::string number = std::to_string(rank);
       std::vector<std::string> environment = {"RANK=" + number, "WORLD_SIZE=4",
-                                              "LOCAL_RANK=" + number, "LOCAL_WORLD_SIZE=4",
-                                              "OMP_WAIT_POLICY=PASSIVE"};
+                                              "LOCAL_RANK=" + number, "LOCAL_WORLD_SIZE=4"};
       if (rank == moment.rank) {
         environment.insert(environment.end(), moment.environment.begin(), moment.environment.end());
       }

@@ -8,6 +8,7 @@
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/export.h"
 #include "tanren/model/registry.h"
+#include "tanren/model/supervised.h"
 #include "tanren/optimizer/average.h"
 #include "tanren/run/run.h"
 #include "tanren/train/estimate_statistics.h"
@@ -15,6 +16,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include <torch/nn/modules/batchnorm.h>
@@ -330,6 +332,78 @@ TEST(Average, of_one_objective_in_an_older_step_folder_leaves_the_other_raw_in_a
                            (void)checkpoint_weights(*latest_checkpoint(step), true);
                          }),
                          "take the raw weights with --set average.evaluate=false");
+}
+
+// One tensor that has two names.
+struct TwoNames : torch::nn::Module {
+  at::Tensor weight;
+  TwoNames() {
+    const auto a = register_module("a", std::make_shared<torch::nn::Module>());
+    const auto b = register_module("b", std::make_shared<torch::nn::Module>());
+    weight = a->register_parameter("weight", at::randn({5, 64}) / 8);
+    b->register_parameter("weight", weight);
+  }
+  at::Tensor forward(const at::Tensor& x) const { return at::linear(x.flatten(1), weight); }
+};
+
+RunConfig two_names_config() {
+  auto config = tiny_config("two_names");
+  config.run.device = "cpu";
+  config.run.steps = 4;
+  config.precision.mode = "fp32";
+  config.average.kind = "ema";
+  config.checkpoint.every = config.evaluate.every = 2;
+  config.data.eval = config.data.train;
+  return config;
+}
+
+// Loads go name by name, so what the last name has is what is evaluated.
+TEST(Average, of_a_tensor_with_two_names_is_in_files_under_both) {
+  ModelRegistry models;
+  models.add("two_names", [](const ModelOptions& options, const DataInfo& info) {
+    return supervised(std::make_shared<TwoNames>(), options, info);
+  });
+  const Registry registry(models);
+  const TemporaryFolder folder;
+  for (const std::string scheme : {"none", "weights"}) {
+    auto config = two_names_config();
+    config.quantize.scheme = scheme;
+    const auto place = folder.path() / scheme;
+    const RunOutput output = run({.config = config, .folder = place, .sinks = {}}, registry);
+    double loss = 0;
+    for (const auto& [name, value] : output.summary.evaluate) loss += name == "loss" ? value : 0;
+    ASSERT_GT(loss, 0);
+    const auto step = *latest_checkpoint(place / "checkpoints");
+    const auto evaluated = [&](const std::filesystem::path& weights) {
+      return loss_of(evaluate_checkpoint(config, weights, registry, nullptr).report);
+    };
+    EXPECT_NEAR(evaluated(step), loss, 1e-6 * loss) << scheme;
+    const TensorMap read = checkpoint_weights(step, /*wants_average=*/true).tensors;
+    EXPECT_TRUE(at::equal(read.at("a.weight"), read.at("b.weight"))) << scheme;
+    const TensorMap raw = read_checkpoint(step).model.tensors;
+    EXPECT_FALSE(at::equal(read.at("a.weight"), raw.at("a.weight"))) << scheme;
+    if (scheme == "none") {
+      EXPECT_NEAR(evaluated(place / "model.safetensors"), loss, 1e-6 * loss);
+    } else {  // both names have the same bytes, or it would not load
+      const auto of_file = evaluate_whole_model(output.quantized, "", {}, registry, nullptr);
+      EXPECT_NEAR(loss_of(of_file.report), loss, 1e-3 * loss);
+    }
+    config.average.evaluate = false;
+    EXPECT_GT(std::abs(evaluated(step) - loss), 1e-5 * loss) << scheme;
+  }
+}
+
+TEST(Average, of_a_tensor_with_two_names_is_under_one_in_an_older_step_folder) {
+  auto config = two_names_config();
+  config.model.kind = "mlp";  // the task is given
+  const DataInfo info{.input_shape = {1, 8, 8}, .outputs = 5};
+  TinyRun run(config, nullptr, supervised(std::make_shared<TwoNames>(), config.model, info));
+  run.steps(3);
+  const State now = run.state.average_state();
+  State older{{}, now.values};
+  older.tensors.set("a.weight", now.tensors.at("a.weight"));
+  expect_same(averages_in(older, &run.state, ""), now.tensors, "older ");
+  EXPECT_EQ(now.tensors.size(), 2u);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // What a window of a stage is predicted from.
+#include "tests/stages/metered_stages.h"
 #include "tests/stages/staged_models.h"
 
 #include "tanren/forecast/predict_stages.h"
@@ -13,7 +14,7 @@ namespace tanren::testing {
 namespace {
 
 // That the peaks are those of real windows: stage_memory_test.
-TEST(StageWindow, of_gpipe_is_predicted_from_four_microbatches) {
+TEST(StageWindow, of_gpipe_is_predicted_from_five_microbatches) {
   const StagedModel model("mlp", "fp32", /*samples=*/256);
   constexpr int64_t kMicrobatch = 4;
   int64_t forwards = 0;
@@ -46,13 +47,26 @@ TEST(StageWindow, of_gpipe_is_predicted_from_four_microbatches) {
   const auto few = peaks(3);
   EXPECT_EQ(forwards, 2 * 3) << "all of them";
   const auto some = peaks(16), more = peaks(24), most = peaks(32);
-  EXPECT_EQ(forwards, 2 * 4);
+  EXPECT_EQ(forwards, 2 * 5);
   ASSERT_EQ(most.size(), 2u);
   for (size_t stage = 0; stage < 2; ++stage) {
     EXPECT_EQ(most[stage] - more[stage], more[stage] - some[stage]);
     EXPECT_GT(most[stage] - more[stage], 8 * kMicrobatch * 16 * 4) << "a layer's output each";
     EXPECT_LT(few[stage], some[stage]);
   }
+}
+
+// A stage that nothing is trained in or below keeps no microbatch.
+TEST(StageWindow, of_gpipe_is_predicted_where_a_stage_passes_microbatches_on) {
+  RunConfig config = gpt_config("fp32", 1);
+  config.batch.microbatch = 1;
+  config.batch.global_batch = "64";
+  config.model.freeze = {"*"};
+  config.model.unfreeze = {{{"transformer.h.7.*"}, 0}};
+  const auto data = open_dataset(config.data.train, "data.train");
+  StagedRun run{.config = config, .data = *data, .stages = 2};
+  run.schedule = PipelineSchedule::gpipe;
+  expect_predicted(run, 0.03, "gpipe, passed on");
 }
 
 }  // namespace

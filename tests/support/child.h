@@ -2,11 +2,12 @@
 // are real processes. Torch-free. Not thread-safe; the destructor kills and reaps the process.
 #pragma once
 
+#include "tests/support/fork_request.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,10 +58,8 @@ class Child {
   // comes from `output`. See forked.h.
   Child(pid_t pid, int output, int server) : pid_(pid), output_(output), server_(server) {}
   ~Child() {
-    if (pid_ > 0 && !ended_) {
-      ::kill(pid_, SIGKILL);
-      reap(0);
-    }
+    signal(SIGKILL);
+    if (pid_ > 0 && !ended_) reap(0);
     for (const int end : {output_, server_}) {
       if (end >= 0) ::close(end);
     }
@@ -78,7 +77,10 @@ class Child {
   Child& operator=(Child&&) = delete;
 
   pid_t pid() const { return pid_; }
-  void signal(int number) const { ::kill(pid_, number); }
+  // Nothing is sent once the process is reaped: its number may be another's.
+  void signal(int number) const {
+    if (pid_ > 0 && !ended_) ::kill(pid_, number);
+  }
   // Peak resident memory; known after the process has ended, but of a fork_server's.
   int64_t peak_bytes() const { return peak_bytes_; }
   // The output so far.
@@ -94,7 +96,7 @@ class Child {
   }
 
   // Reads until the process ends. Returns its exit code, or 128 + signal as in a shell; -1 if
-  // `patience` is over first.
+  // `patience` is over first or its fork_server is gone.
   int ended(std::chrono::milliseconds patience) {
     const auto end = Clock::now() + patience;
     while (read_some(end)) {
@@ -137,10 +139,10 @@ class Child {
     int status = 0;
     rusage used{};
     if (server_ >= 0) {
-      const int flags = options == WNOHANG ? MSG_DONTWAIT : MSG_WAITALL;
-      const ssize_t got = ::recv(server_, &status, sizeof status, flags);
-      if (got < 0) return false;
-      if (got == 0) status = SIGKILL;  // as the server
+      const int told = receive_fork_status(server_, status, options != WNOHANG);
+      if (told == 0) return false;
+      ended_ = true;
+      if (told < 0) return true;  // nobody knows how
     } else if (::wait4(pid_, &status, options, &used) != pid_) {
       return false;
     }

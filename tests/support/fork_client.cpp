@@ -1,16 +1,20 @@
 // fork_client NAME PROGRAM ARGUMENTS…: runs a command as a fork of the server NAME, in this
-// folder, with this environment and these standard streams. It ends as the command does; signals to
-// it do not reach the command. PROGRAM is what the command takes for its own name. See forked.h.
+// folder, with this environment and these standard streams, of which a closed one is /dev/null. It
+// ends as the command does; signals to it do not reach the command. PROGRAM is what the command
+// takes for its own name. See forked.h.
 #include "tests/support/fork_request.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 
 int main(int argc, char** argv) {
+  tanren::testing::open_closed_streams();
   char folder[PATH_MAX];
   if (argc < 3 || ::getcwd(folder, sizeof folder) == nullptr) return 127;
   tanren::testing::ForkRequest request;
@@ -22,8 +26,8 @@ int main(int argc, char** argv) {
   pid_t process = 0;
   int status = 0;
   const int connection = tanren::testing::send_fork_request(argv[1], request, process);
-  if (connection < 0 || ::recv(connection, &status, sizeof status, MSG_WAITALL) != sizeof status) {
-    std::fprintf(stderr, "fork_client: no answer from %s\n", argv[1]);
+  if (connection < 0 || tanren::testing::receive_fork_status(connection, status, true) != 1) {
+    std::fprintf(stderr, "fork_client: no answer from %s: %s\n", argv[1], std::strerror(errno));
     return 127;
   }
   if (WIFEXITED(status)) return WEXITSTATUS(status);

@@ -1,12 +1,17 @@
 // How a command is sent to a fork_server: its standard streams with the number of bytes that
 // follow; then the number of words, the folder, the words and the environment, each with a zero at
-// its end. The server answers with the process and, at its end, with its status. See forked.h.
+// its end. The server answers with the process, or with minus the errno of a fork that failed. At
+// the end of the process it sends the status. It reaps the process when the client knows the status
+// or is gone: until then no other process gets its number, so that a client may send signals to it.
+// See forked.h.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +26,15 @@ struct ForkRequest {
   std::vector<std::string> words, environment;  // words: from the program's name on
 };
 
+// Opens /dev/null for each standard stream that is closed: a request must have all three.
+inline void open_closed_streams() {
+  int lowest = STDIN_FILENO;
+  do {
+    lowest = ::open("/dev/null", O_RDWR);
+  } while (lowest >= STDIN_FILENO && lowest <= STDERR_FILENO);
+  if (lowest >= 0) ::close(lowest);
+}
+
 // The address of the server `name`, an abstract one, and its length.
 inline socklen_t fork_address(const std::string& name, sockaddr_un& address) {
   address = {};
@@ -29,7 +43,8 @@ inline socklen_t fork_address(const std::string& name, sockaddr_un& address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
-// The connection, on which the status will come, and the process; -1 if there is no such server.
+// The connection, on which the status will come, and the process; -1, with errno, if there is no
+// such server or it could not fork.
 inline int send_fork_request(const std::string& server, const ForkRequest& request,
                              pid_t& process) {
   std::string text = std::to_string(request.words.size()) + '\0' + request.folder + '\0';
@@ -60,14 +75,32 @@ inline int send_fork_request(const std::string& server, const ForkRequest& reque
     sent = now > 0;
     at += sent ? static_cast<size_t>(now) : 0;
   }
-  if (sent && ::recv(connection, &process, sizeof process, MSG_WAITALL) == sizeof process) {
-    return connection;
-  }
+  const ssize_t got =
+      sent ? ::recv(connection, &process, sizeof process, MSG_WAITALL) : ssize_t{-1};
+  const bool is_answer = got == sizeof process;
+  if (is_answer && process > 0) return connection;
+  const int error = is_answer ? -process : got < 0 ? errno : ECONNRESET;
   ::close(connection);
+  errno = error;
   return -1;
 }
 
-// Of a message that send_fork_request wrote; false if it broke off.
+// 1 if the process of a request has ended, with `status`, and been reaped; 0 if it runs and `waits`
+// is false, or at a signal; -1, with errno, if the server is gone.
+inline int receive_fork_status(int connection, int& status, bool waits) {
+  const int flags = waits ? MSG_WAITALL : MSG_DONTWAIT;
+  const ssize_t got = ::recv(connection, &status, sizeof status, flags);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+  if (got >= 0) errno = ECONNRESET;
+  if (got != sizeof status) return -1;
+  ::shutdown(connection, SHUT_WR);  // the server reaps the process, then closes
+  char none = 0;
+  while (::recv(connection, &none, sizeof none, 0) < 0 && errno == EINTR) {
+  }
+  return 1;
+}
+
+// Of a message that send_fork_request wrote; false, with no stream open, if it broke off.
 inline bool receive_fork_request(int connection, ForkRequest& request) {
   uint64_t size = 0;
   iovec part{&size, sizeof size};
@@ -85,7 +118,10 @@ inline bool receive_fork_request(int connection, ForkRequest& request) {
   std::string text(size, '\0');
   for (size_t at = 0; at < size;) {
     const ssize_t got = ::read(connection, text.data() + at, size - at);
-    if (got <= 0) return false;
+    if (got <= 0) {
+      for (const int stream : request.streams) ::close(stream);
+      return false;
+    }
     at += static_cast<size_t>(got);
   }
   std::vector<std::string> lines;

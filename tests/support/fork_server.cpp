@@ -12,7 +12,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <iterator>
 #include <map>
+#include <string>
+#include <vector>
 
 namespace {
 
@@ -53,6 +56,42 @@ int listener(const char* name) {
   return socket;
 }
 
+struct Fork {
+  int connection = -1;  // -1 when the client has left
+  bool has_ended = false;
+};
+using Forks = std::map<pid_t, Fork>;
+
+// A client that is still there and waits has nothing to say.
+bool has_left(int connection) {
+  char none = 0;
+  const ssize_t got = ::recv(connection, &none, sizeof none, MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+// Tells the clients which forks have ended, and reaps those whose clients have left since.
+void collect(Forks& forks) {
+  for (auto at = forks.begin(); at != forks.end();) {
+    const pid_t pid = at->first;
+    Fork& fork = at->second;
+    siginfo_t end{};
+    const int flags = WEXITED | WNOHANG | WNOWAIT;
+    if (!fork.has_ended && ::waitid(P_PID, pid, &end, flags) == 0 && end.si_pid == pid) {
+      fork.has_ended = true;
+      const int status = end.si_code == CLD_EXITED ? end.si_status << 8 : end.si_status;
+      ::send(fork.connection, &status, sizeof status, MSG_NOSIGNAL);
+    }
+    const bool is_alone = fork.connection < 0 || has_left(fork.connection);
+    const bool is_over = is_alone && fork.has_ended;
+    if (is_over) ::waitpid(pid, nullptr, 0);  // before the client hears that it is so
+    if (is_alone && fork.connection >= 0) {
+      ::close(fork.connection);
+      fork.connection = -1;
+    }
+    at = is_over ? forks.erase(at) : std::next(at);
+  }
+}
+
 // Returns in a fork alone, with the arguments of its main.
 std::vector<char*> serve(const char* name) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the test's end is the server's
@@ -60,34 +99,41 @@ std::vector<char*> serve(const char* name) {
   if (::pipe2(wake_ends, O_CLOEXEC | O_NONBLOCK) != 0) ::_exit(127);
   struct sigaction action {};
   action.sa_handler = wake;
+  action.sa_flags = SA_RESTART;  // while a request is read
   ::sigaction(SIGCHLD, &action, nullptr);
   if (::write(STDOUT_FILENO, "ready\n", 6) != 6) ::_exit(127);
-  std::map<pid_t, int> connections;
+  Forks forks;
   for (;;) {
-    pollfd ready[2] = {{listening, POLLIN, 0}, {wake_ends[0], POLLIN, 0}};
-    if (::poll(ready, 2, -1) < 0) continue;
+    std::vector<pollfd> ready = {{listening, POLLIN, 0}, {wake_ends[0], POLLIN, 0}};
+    for (const auto& [pid, fork] : forks) ready.push_back({fork.connection, POLLIN, 0});
+    if (::poll(ready.data(), ready.size(), -1) < 0) continue;
     char drained[64];
     while (::read(wake_ends[0], drained, sizeof drained) > 0) {
     }
-    int status = 0;
-    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-      ::send(connections[pid], &status, sizeof status, MSG_NOSIGNAL);
-      ::close(connections[pid]);
-      connections.erase(pid);
-    }
+    collect(forks);
     if ((ready[0].revents & POLLIN) == 0) continue;
     const int connection = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
     static ForkRequest request;  // outlives main in a fork
-    if (connection < 0 || !tanren::testing::receive_fork_request(connection, request)) ::_exit(127);
-    const pid_t pid = ::fork();
+    if (connection < 0) continue;
+    if (!tanren::testing::receive_fork_request(connection, request)) {
+      ::close(connection);  // the client broke off
+      continue;
+    }
+    const pid_t pid = ::fork(), answer = pid < 0 ? -errno : pid;
     if (pid == 0) {
       for (const int own : {listening, wake_ends[0], wake_ends[1], connection}) ::close(own);
-      for (const auto& [other, open] : connections) ::close(open);
+      for (const auto& [other, fork] : forks) {
+        if (fork.connection >= 0) ::close(fork.connection);
+      }
       return become(request);
     }
     for (const int stream : request.streams) ::close(stream);
-    ::send(connection, &pid, sizeof pid, MSG_NOSIGNAL);
-    connections[pid] = connection;
+    ::send(connection, &answer, sizeof answer, MSG_NOSIGNAL);
+    if (pid > 0) {
+      forks[pid] = {connection};
+    } else {
+      ::close(connection);
+    }
   }
 }
 

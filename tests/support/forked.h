@@ -1,8 +1,8 @@
 // Commands of a program for tests, as forks of one process that has loaded its libraries, which
 // takes most of the time of a short command. A command is the program itself from its main on;
 // where a test has crash_points.cpp, its calls are in place. Tests that limit or measure processes,
-// or set what libraries read when they are loaded, start the program itself instead. Torch-free.
-// Included by tests only.
+// close standard streams, or set what libraries read when they are loaded, start the program itself
+// instead. Torch-free. Included by tests only.
 #pragma once
 
 #include "tests/support/child.h"
@@ -11,8 +11,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <stdexcept>
@@ -49,10 +50,11 @@ class ForkServer {
     request.streams[1] = request.streams[2] = ends[1];
     pid_t process = -1;
     const int connection = send_fork_request(name_, request, process);
+    const int error = errno;
     ::close(ends[1]);
     if (connection < 0) {
       ::close(ends[0]);
-      throw std::runtime_error("cannot start " + command.front());
+      throw std::runtime_error("cannot start " + command.front() + ": " + std::strerror(error));
     }
     return {process, ends[0], connection};
   }
@@ -64,6 +66,7 @@ class ForkServer {
 #endif
     // A bundle of scripts/gpu-bundle has no client.
     if (::access(TANREN_FORK_CLIENT, X_OK) != 0) return nullptr;
+    open_closed_streams();  // before a pipe takes their numbers
     static std::map<std::string, ForkServer> servers;
     return &servers.try_emplace(program, program).first->second;
   }
