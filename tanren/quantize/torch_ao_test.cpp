@@ -17,8 +17,8 @@ namespace tanren {
 namespace {
 
 struct AoCase {
-  at::Tensor x, weight, bias;    // [rows, in], [out, in], [out]
-  at::Tensor values, scales;     // the weight as torch quantised it
+  at::Tensor x, weight, bias;     // [rows, in], [out, in], [out]
+  at::Tensor values, scales;      // the weight as torch quantised it
   at::Tensor batch, rows, plain;  // torch.ao's results
   InputScale of_batch;
 };
@@ -93,8 +93,7 @@ TEST(TorchAo, is_within_what_both_schemes_round_of_rows_as_they_are) {
     const at::Tensor theirs = (rows.amax(1).clamp_min(0) - rows.amin(1).clamp_max(0)) / 255;
     const at::Tensor sums =
         (one.values.to(at::kDouble) * one.scales.unsqueeze(1)).abs().sum(1);  // [out]
-    const at::Tensor most =
-        at::outer((step + theirs) / 2, sums) + rounding_of(one.plain, one.bias);
+    const at::Tensor most = at::outer((step + theirs) / 2, sums) + rounding_of(one.plain, one.bias);
     EXPECT_LE(share_of(most, ours(one, {}), one.plain), 1);
   }
 }
