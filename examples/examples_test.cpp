@@ -363,7 +363,8 @@ std::map<std::string, std::string> tensor_bytes(const fs::path& file) {
 
 TEST_F(Examples, transfer_learns_other_digits_on_a_body_that_keeps_every_byte) {
   const auto both = go("sh " + (kExamples / "transfer/run.sh").string() + " " + kTanren +
-                       " runs --set run.epochs=20 --set run.threads=1");
+                       " runs --set run.threads=1 --set run.epochs=20"
+                       " --set optimizer.learning_rate=0.1 --set model.dropout=0");
   ASSERT_EQ(both.code, 0) << both.output;
   const auto runs = temporary_.path() / "runs";
   const std::string plan = read_file(runs / "transfer_head/plan.txt");
