@@ -1,5 +1,5 @@
 #!/bin/sh
-# Trains both runs: sh examples/transfer/run.sh [tanren [folder of the runs [options of the second]]]
+# Trains both runs: sh examples/transfer/run.sh [tanren [folder [options of the second run]]]
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
 tanren=${1:-tanren}
