@@ -90,7 +90,8 @@ void measure_times(const SearchFunction& function, StudyOptions options) {
   size_t records = 0;
   const Cost replay = cost_of([&] { records = Study(function.space, options).records().size(); });
   if (records < static_cast<size_t>(kTrials)) throw std::runtime_error("the replay lacks trials");
-  const double trial = all.processor / static_cast<double>(kTrials), thousandth = spread(last).median;
+  const double trial = all.processor / static_cast<double>(kTrials);
+  const double thousandth = spread(last).median;
   std::printf("%-9s %-6s %-5s %9.3f %9.3f %9.3f %9.3f  %s\n", function.name.c_str(),
               options.sampler.c_str(), options.scheduler.c_str(), 1e3 * trial, 1e3 * thousandth,
               1e3 * all.wall / static_cast<double>(kTrials), replay.wall,
@@ -99,17 +100,22 @@ void measure_times(const SearchFunction& function, StudyOptions options) {
   std::fflush(stdout);
 }
 
+constexpr std::pair<const char*, const char*> kKinds[] = {
+    {"random", "none"}, {"tpe", "none"}, {"random", "asha"}, {"tpe", "asha"}, {"random", "pbt"}};
+
 void measure_times(const std::filesystem::path& folder) {
   std::printf(
-      "%ld trials, answered at once; processor ms a trial and at the last (median of 50), wall ms a "
-      "trial, wall s of the replay\n",
+      "%ld trials, answered at once; processor ms of a trial (mean) and of the last ones (median "
+      "of "
+      "50), wall ms of a trial, wall s of the replay\n",
       static_cast<long>(kTrials));
-  const StudyOptions plain{.trials = kTrials, .steps = kSteps, .first_rung = kFirstRung,
-                           .interval = 180, .journal = folder / "journal.jsonl"};
+  const StudyOptions plain{.trials = kTrials,
+                           .steps = kSteps,
+                           .first_rung = kFirstRung,
+                           .interval = 180,
+                           .journal = folder / "journal.jsonl"};
   for (const SearchFunction& function : {testing::mixed(), testing::hartmann6()}) {
-    for (const auto& [sampler, scheduler] : std::vector<std::pair<std::string, std::string>>{
-             {"random", "none"}, {"tpe", "none"}, {"random", "asha"}, {"tpe", "asha"},
-             {"random", "pbt"}}) {
+    for (const auto& [sampler, scheduler] : kKinds) {
       StudyOptions options = plain;
       options.sampler = sampler;
       options.scheduler = scheduler;
@@ -188,8 +194,7 @@ void measure_regret() {
 }
 
 void measure_curves() {
-  const auto curves =
-      testing::read_curves(TANREN_SOURCE_DIR "/tests/fixtures/sweep_curves.json");
+  const auto curves = testing::read_curves(TANREN_SOURCE_DIR "/tests/fixtures/sweep_curves.json");
   const auto whole = static_cast<double>(curves.steps() * std::ssize(curves.losses));
   std::printf(
       "asha over %zu recorded runs in %lu orders: loss / that of the best whole run, and share of "
@@ -207,9 +212,10 @@ void measure_curves() {
       if (testing::is_as_promised(sweep, curves)) ++good;
     }
     const Spread loss = spread(losses), share = spread(shares);
-    std::printf("%zu at once: loss %.3f %.3f %.3f, steps %.3f %.3f %.3f, both in %d orders: %s (90)\n",
-                at_once, loss.min, loss.median, loss.max, share.min, share.median, share.max, good,
-                kept(good >= 90));
+    std::printf(
+        "%zu at once: loss %.3f %.3f %.3f, steps %.3f %.3f %.3f, both in %d orders: %s (90)\n",
+        at_once, loss.min, loss.median, loss.max, share.min, share.median, share.max, good,
+        kept(good >= 90));
   }
 }
 

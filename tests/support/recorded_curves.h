@@ -62,7 +62,7 @@ inline std::vector<size_t> random_order(size_t size, uint64_t seed) {
 }
 
 struct ReplayedSweep {
-  int64_t steps = 0;  // trained in all
+  int64_t steps = 0;                                      // trained in all
   double best = std::numeric_limits<double>::infinity();  // loss of a whole run
 };
 
