@@ -81,7 +81,6 @@ void measure_times(const SearchFunction& function, StudyOptions options) {
     all.processor += cost.processor;
     all.wall += cost.wall;
   }
-  // The last fifty: one alone is beside the noise of the clock.
   constexpr size_t kLast = 50;
   std::vector<double> last;
   for (size_t i = costs.size() - kLast; i < costs.size(); ++i) {
@@ -105,8 +104,7 @@ constexpr std::pair<const char*, const char*> kKinds[] = {
 
 void measure_times(const std::filesystem::path& folder) {
   std::printf(
-      "%ld trials, answered at once; processor ms of a trial (mean) and of the last ones (median "
-      "of "
+      "%ld trials, answered at once: processor ms of a trial (mean), of one at the end (median of "
       "50), wall ms of a trial, wall s of the replay\n",
       static_cast<long>(kTrials));
   const StudyOptions plain{.trials = kTrials,
@@ -124,7 +122,7 @@ void measure_times(const std::filesystem::path& folder) {
   }
 }
 
-// The function's value in Python must be ours: one point with all dimensions shows it.
+// A point with all dimensions. Its value tells whether the peer's function is the same.
 SpacePoint checked_point(const SearchFunction& function) {
   return function.space.point([&](size_t dimension) {
     return function.space.is_range(dimension) ? function.space.value_at(dimension, 0.3) : 1.0;
