@@ -91,11 +91,12 @@ void measure_times(const SearchFunction& function, StudyOptions options) {
   size_t records = 0;
   const Cost replay = cost_of([&] { records = Study(function.space, options).records().size(); });
   if (records < static_cast<size_t>(kTrials)) throw std::runtime_error("the replay lacks trials");
-  const double trial = all.processor / static_cast<double>(kTrials);
+  // A population's trials are its members and the forks that replaced some.
+  const double trial = all.processor / static_cast<double>(records);
   const double thousandth = spread(last).median;
   std::printf("%-9s %-6s %-5s %9.3f %9.3f %9.3f %9.3f  %s\n", function.name.c_str(),
               options.sampler.c_str(), options.scheduler.c_str(), 1e3 * trial, 1e3 * thousandth,
-              1e3 * all.wall / static_cast<double>(kTrials), replay.wall,
+              1e3 * all.wall / static_cast<double>(records), replay.wall,
               kept(trial <= 1e-3 && thousandth <= (options.sampler == "tpe" ? 3e-3 : 1e-3) &&
                    replay.wall <= 0.5));
   std::fflush(stdout);
