@@ -155,12 +155,12 @@ TEST(WriteConfig, has_values_of_set_as_lines_of_a_file) {
                                        {"model.hidden", "[4, 5]"},
                                        {"optimizer.kind", "sgd"},
                                        {"run.name", "5"},
-                                       {"clip.norm", "none"},
+                                       {"run.steps", "none"},
                                        {"model.options.width", "7"},
                                        {"evaluate.metrics", "accuracy, top5"},
                                        {"objectives.own.every", "2"}}),
             "[optimizer]\nlearning_rate = 0.01\nkind = \"sgd\"\n\n[model]\nhidden = [4, 5]\n\n"
-            "[run]\nname = \"5\"\n\n[clip]\n# norm is not set\n\n"
+            "[run]\nname = \"5\"\n# steps is not set\n\n"
             "[model.options]\nwidth = \"7\"\n\n"
             "[evaluate]\nmetrics = [\"accuracy\", \"top5\"]\n\n[objectives.own]\nevery = 2\n");
 }
