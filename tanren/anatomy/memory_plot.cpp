@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 namespace tanren {
@@ -161,11 +160,7 @@ std::string data_of(const MemoryTimeline& memory, double top) {
   const nlohmann::json data{{"left", kLeft},     {"width", kWidth}, {"bottom", kBottom},
                             {"height", kHeight}, {"top", top},      {"total", memory.total},
                             {"owners", owners}};
-  std::string text = json_text(data);
-  for (size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at)) {
-    text.replace(at, 1, "\\u003c");  // no name may end the element
-  }
-  return "<script type=\"application/json\" id=\"memory-data\">" + text + "</script>\n";
+  return json_element("memory-data", json_text(data));
 }
 
 }  // namespace
