@@ -61,7 +61,8 @@ double PlotAxis::share(double value) const {
 
 std::vector<PlotTick> PlotAxis::ticks() const {
   if (!is_log) return even_ticks(low, high);
-  for (const std::vector<double>& factors : {std::vector<double>{1}, std::vector<double>{1, 2, 5}}) {
+  const std::vector<std::vector<double>> ways = {{1}, {1, 2, 5}};
+  for (const std::vector<double>& factors : ways) {
     std::vector<PlotTick> ticks = power_ticks(low, high, factors);
     if (ticks.size() >= 3 && ticks.size() <= kMostTicks) return ticks;
   }

@@ -1,5 +1,5 @@
-// PlotAxis: where a number lies on an axis of a plot, and the numbers that are written along it. Pure
-// functions. Called by the plots of reports.
+// PlotAxis: where a number lies on an axis of a plot, and the numbers that are written along it.
+// Pure functions. Called by the plots of reports.
 #pragma once
 
 #include <string>

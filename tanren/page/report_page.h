@@ -11,7 +11,7 @@ namespace tanren {
 std::string escaped(std::string_view text);
 // From the doctype to the opened body; `title` is escaped here.
 std::string page_head(std::string_view title);
-// Data that a script of the page reads as JSON: an element of that id, which no text in `json` ends.
+// JSON that a script of the page reads: an element of that id, which no text in `json` ends.
 std::string json_element(std::string_view id, std::string_view json);
 // `script` runs at the end of the page, which is as readable without it. It must not contain
 // "</script".

@@ -40,7 +40,7 @@ std::string trial_path(const TrialCurve& curve, const PlotArea& area) {
 
 std::string beyond_text(size_t beyond) {
   if (beyond == 0) return "";
-  return fmt::format(" {} of the evaluations lie beyond the axis and are drawn at its end.", beyond);
+  return fmt::format(" {} evaluations lie beyond the axis and are drawn at its end.", beyond);
 }
 
 }  // namespace

@@ -110,9 +110,9 @@ std::string dimension_plot(const Study& study, const std::vector<const TrialReco
   }
   svg += "</svg>\n";
   if (up.beyond > 0) {
-    svg += fmt::format("<p class=\"note\">{} of the values lie beyond the axis and are drawn at its "
-                       "end.</p>\n",
-                       up.beyond);
+    svg += fmt::format(
+        "<p class=\"note\">{} values lie beyond the axis and are drawn at its end.</p>\n",
+        up.beyond);
   }
   return svg;
 }

@@ -19,10 +19,10 @@ std::vector<size_t> first_and_spread(size_t count, size_t most);
 // The trials that the page shows, in their order of success.
 std::vector<const TrialRecord*> shown_trials(const Study& study);
 
-// At most `most` + 1 of the evaluations, in their order: the first, the last and the best are there.
+// At most `most` + 1 of the evaluations, in their order, with the first, the last and the best.
 Evaluations thinned(const Evaluations& evaluations, size_t most, bool lower_is_better);
 
-// The colour of a trial in that state (state_text), and its line's dashes, which differ on paper too.
+// The colour of a trial in that state (state_text), and its line's dashes, for paper.
 struct TrialLook {
   std::string_view states;  // separated by blanks
   std::string_view color, dashes;

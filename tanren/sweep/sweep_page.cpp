@@ -127,7 +127,8 @@ Table space_table(const Space& space) {
     const DimensionOptions& one = space.dimensions()[i];
     std::string values = page_text(join(one.values));
     if (space.is_range(i)) {
-      values = to_text(*one.low) + " … " + to_text(*one.high) + (one.whole ? ", whole" : "");
+      values = short_text(*one.low, 15) + " … " + short_text(*one.high, 15) +
+               (one.whole ? ", whole" : "");
     }
     table.rows.push_back({page_text(one.key), values, space.is_range(i) ? one.scale : "choices",
                           page_text(one.when)});
