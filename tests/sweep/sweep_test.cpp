@@ -41,6 +41,7 @@ TEST_F(Sweep, of_a_grid_trains_each_combination_as_an_ordinary_run) {
   TANREN_EXPECT_CONTAINS(result.output, "s: 4 trials by loss");
   TANREN_EXPECT_CONTAINS(result.output, "trial 0001: begins until step 8: ");
   TANREN_EXPECT_CONTAINS(result.output, "TRIALS BY LOSS");
+  TANREN_EXPECT_CONTAINS(result.output, "the page: s/sweep.html");
   EXPECT_EQ(leaderboard("s")["done"], true);
   const auto all = trials("s");
   ASSERT_EQ(all.size(), 4u);
