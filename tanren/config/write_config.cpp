@@ -13,7 +13,11 @@ namespace tanren {
 namespace {
 
 bool is_optional(const Field& field) {
-  return std::visit([](auto* member) { return requires { member->reset(); }; }, field.member);
+  return std::visit(
+      [](auto* member) {
+        return requires { member->reset(); };
+      },
+      field.member);
 }
 
 // The line of one key in its section.

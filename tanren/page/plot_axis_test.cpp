@@ -22,7 +22,7 @@ TEST(PlotAxis, of_any_two_numbers_has_ends_apart_and_few_ticks_between) {
   constexpr double kMost = std::numeric_limits<double>::max();
   constexpr double kLeast = std::numeric_limits<double>::denorm_min();
   const std::vector<std::pair<double, double>> ends = {
-      {0, 0},   {-kMost, kMost}, {0, kLeast},   {1, 1},           {1, std::nextafter(1, 2)},
+      {0, 0},   {-kMost, kMost}, {0, kLeast}, {1, 1},           {1, std::nextafter(1, 2)},
       {-3, -3}, {kLeast, kMost}, {1e-8, 1e8}, {0.0101, 0.0102}, {123456789, 123456790}};
   for (const auto& [low, high] : ends) {
     for (const bool is_log : {false, true}) {

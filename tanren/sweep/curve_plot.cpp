@@ -80,9 +80,10 @@ std::string curve_plot(const Study& study, const std::vector<TrialCurve>& curves
   }
   for (const TrialCurve& curve : curves) {
     if (curve.record != best) continue;
-    svg += "<g id=\"best-curve\" fill=\"none\" stroke=\"#000\" stroke-width=\"2.6\" "
-           "stroke-linecap=\"round\">\n" +
-           trial_path(curve, area) + "</g>\n";
+    svg +=
+        "<g id=\"best-curve\" fill=\"none\" stroke=\"#000\" stroke-width=\"2.6\" "
+        "stroke-linecap=\"round\">\n" +
+        trial_path(curve, area) + "</g>\n";
   }
   return svg + "</svg>\n" + look_legend(study, trials) +
          "<p class=\"note\">Black: the best trial. A fork begins where its source stood." +

@@ -47,12 +47,13 @@ bool is_valued(const TrialRecord& record) { return record.value && std::isfinite
 // A dot; where there is no value, a cross above the area.
 std::string trial_mark(const TrialRecord& record, double x, const PlotArea& area) {
   if (!is_valued(record)) {
-    return fmt::format("<path d=\"M{:.1f} {}l6 6m0 -6l-6 6\" stroke-width=\"1.4\" "
-                       "data-trial=\"{}\"/>\n",
-                       x - 3, kNoValueLine - 3, record.id);
+    return fmt::format(
+        "<path d=\"M{:.1f} {}l6 6m0 -6l-6 6\" stroke-width=\"1.4\" "
+        "data-trial=\"{}\"/>\n",
+        x - 3, kNoValueLine - 3, record.id);
   }
-  return fmt::format("<path d=\"M{:.1f} {:.1f}h0\" data-trial=\"{}\"/>\n", x,
-                     area.y(*record.value), record.id);
+  return fmt::format("<path d=\"M{:.1f} {:.1f}h0\" data-trial=\"{}\"/>\n", x, area.y(*record.value),
+                     record.id);
 }
 
 }  // namespace

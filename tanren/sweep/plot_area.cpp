@@ -26,9 +26,9 @@ double PlotArea::y(double value) const { return bottom() - height * share_inside
 std::string PlotArea::open(std::string_view id, std::string_view label,
                            std::string_view across_name, std::string_view up_name,
                            bool has_ticks) const {
-  std::string svg = fmt::format(
-      "<svg id=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", id, kRight + 14,
-      bottom() + 42, escaped(label));
+  std::string svg =
+      fmt::format("<svg id=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", id,
+                  kRight + 14, bottom() + 42, escaped(label));
   for (const PlotTick& tick : up.ticks()) {
     svg += fmt::format(
         "<path d=\"M{} {:.1f}H{}\" stroke=\"#ccc\" stroke-width=\".6\"/><text x=\"{}\" "
@@ -50,8 +50,8 @@ std::string PlotArea::open(std::string_view id, std::string_view label,
 }
 
 MetricAxis metric_axis(std::vector<double> values, bool lower_is_better) {
-  constexpr double kFar = 5;           // times the way from the best value to nine of ten
-  constexpr double kManyTimes = 30;    // from where on a logarithmic axis shows more
+  constexpr double kFar = 5;         // times the way from the best value to nine of ten
+  constexpr double kManyTimes = 30;  // from where on a logarithmic axis shows more
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   const bool is_log = *least > 0 && *most / *least > kManyTimes;
   const auto scaled = [&](double value) { return is_log ? std::log(value) : value; };

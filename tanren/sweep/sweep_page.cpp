@@ -18,9 +18,9 @@ namespace tanren {
 
 namespace {
 
-constexpr size_t kMostPoints = 100;               // of a curve
-constexpr size_t kMostTableBytes = 600 << 10;     // of the rows' texts
-constexpr size_t kMostValueBytes = 80;            // of one value
+constexpr size_t kMostPoints = 100;            // of a curve
+constexpr size_t kMostTableBytes = 600 << 10;  // of the rows' texts
+constexpr size_t kMostValueBytes = 80;         // of one value
 
 // Names the trial under the pointer, and marks it in all plots.
 constexpr std::string_view kSweepScript = R"js(
@@ -98,8 +98,8 @@ std::vector<std::string> subject_of(const Study& study, const SweepPageFacts& fa
   if (facts.seconds) {
     lines.push_back(fmt::format("the sweep ran {}", seconds_text(*facts.seconds)));
     if (facts.cpu_seconds) {
-      lines.back() += fmt::format("; its trials used {} of processor time",
-                                  seconds_text(*facts.cpu_seconds));
+      lines.back() +=
+          fmt::format("; its trials used {} of processor time", seconds_text(*facts.cpu_seconds));
     }
   }
   return lines;
@@ -242,16 +242,17 @@ std::string sweep_page(const Study& study, const SweepPageFacts& facts) {
   html += "<section><h2>Learning curves</h2>\n";
   html += (plot.empty() ? paragraph("No trial has an evaluation yet.") : plot) + "</section>\n";
   const std::vector<const TrialRecord*> trials = shown_trials(study);
-  html += "<section><h2>" + escaped(page_text(study.options().metric)) +
-          " over each dimension</h2>\n";
+  html +=
+      "<section><h2>" + escaped(page_text(study.options().metric)) + " over each dimension</h2>\n";
   std::string plots;
   for (size_t i = 0; i < study.space().size(); ++i) plots += dimension_plot(study, trials, i);
   if (plots.empty()) {
     html += paragraph("No trial has a value yet.");
   } else {
-    html += "<p class=\"note\">A dot for each trial, at the step that it reached; crosses: trials "
-            "without a value. Ringed: the best.</p>\n" +
-            look_legend(study, trials) + plots;
+    html +=
+        "<p class=\"note\">A dot for each trial, at the step that it reached; crosses: trials "
+        "without a value. Ringed: the best.</p>\n" +
+        look_legend(study, trials) + plots;
   }
   return html + "</section>\n" + html_of(trial_table(study, trials)) +
          data_of(study, trials, curves) + page_end(kSweepScript);

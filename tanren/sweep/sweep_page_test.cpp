@@ -39,12 +39,10 @@ nlohmann::json data_in(const std::string& page) {
 }
 
 Space mixed_space() {
-  return Space({{.key = "optimizer.learning_rate", .low = 1e-4, .high = 0.1, .scale = "log"},
-                {.key = "optimizer.kind", .values = {"adamw", "sgd"}},
-                {.key = "optimizer.momentum",
-                 .low = 0.5,
-                 .high = 0.99,
-                 .when = "optimizer.kind=sgd"}});
+  return Space(
+      {{.key = "optimizer.learning_rate", .low = 1e-4, .high = 0.1, .scale = "log"},
+       {.key = "optimizer.kind", .values = {"adamw", "sgd"}},
+       {.key = "optimizer.momentum", .low = 0.5, .high = 0.99, .when = "optimizer.kind=sgd"}});
 }
 
 // Sixteen trials by asha; every fifth crashes.
@@ -113,8 +111,9 @@ TEST(SweepPage, has_the_numbers_of_the_leaderboard) {
       EXPECT_EQ(one[key], board["trials"][i][key]) << i << key;
     }
   }
-  TANREN_EXPECT_CONTAINS(page, "16 trials by loss, the lower the better; sampler random; asha: "
-                               "rungs from 2 steps on, one of 2 goes on");
+  TANREN_EXPECT_CONTAINS(page,
+                         "16 trials by loss, the lower the better; sampler random; asha: "
+                         "rungs from 2 steps on, one of 2 goes on");
   TANREN_EXPECT_CONTAINS(page, escaped(counts_text(study)) + "<br>");
   const TrialRecord& best = *study.best();
   TANREN_EXPECT_CONTAINS(part_of(page, "<g id=\"best-curve\"", "</g>"),
@@ -157,12 +156,11 @@ TEST(SweepPage, escapes_whatever_a_user_a_file_or_an_error_says) {
               {.sampler = "grid", .metric = "<b>loss"});
   study.tell(*study.ask(), 0.5);
   study.tell(*study.ask(), TrialOutcome::failed, "<img src=x>\xff " + evil, 0);
-  const std::string page =
-      sweep_page(study, {.name = "a</title>\xff" + evil,
-                         .best_sets = "--set 'model.options.<i>=" + evil + "'",
-                         .best_toml = "[model.options]\n</pre>" + evil,
-                         .seconds = 185,
-                         .cpu_seconds = 600});
+  const std::string page = sweep_page(study, {.name = "a</title>\xff" + evil,
+                                              .best_sets = "--set 'model.options.<i>=" + evil + "'",
+                                              .best_toml = "[model.options]\n</pre>" + evil,
+                                              .seconds = 185,
+                                              .cpu_seconds = 600});
   EXPECT_EQ(times_in(page, "<script"), 3);  // the data, and one each of all pages and this one
   EXPECT_EQ(times_in(page, "</script>"), 3);
   for (const char* raw : {"alert('\"", "<img", "<i>", "<b>", "a</title>", "\xff", "</pre>&lt;"}) {

@@ -19,7 +19,7 @@ namespace tanren {
 
 struct TrialCurve {
   const TrialRecord* record = nullptr;
-  Evaluations evaluations;                             // thinned out
+  Evaluations evaluations;                            // thinned out
   std::optional<std::pair<int64_t, double>> fork_of;  // where its source stood
 };
 
