@@ -55,9 +55,9 @@ int say_end(const SweepPlace& place, const Study& study, const Arguments& argume
   if (arguments.json || arguments.quiet) return 0;
   const std::string link = (place.folder / "best").string();
   std::cout << fmt::format(
-      "best: trial {:04}, {} {}\nnext: {} eval {}  |  the trials: {} runs {}\n", best->id,
-      study.options().metric, shown(*best->value), arguments.program, link, arguments.program,
-      place.trials().string());
+      "best: trial {:04}, {} {}\nnext: {} eval {}  |  the trials: {} runs {}  |  the page: {}\n",
+      best->id, study.options().metric, shown(*best->value), arguments.program, link,
+      arguments.program, place.trials().string(), (place.folder / "sweep.html").string());
   return 0;
 }
 

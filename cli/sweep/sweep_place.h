@@ -2,7 +2,8 @@
 //   sweep.json                         the config's text, where it stood, and --set
 //   journal.jsonl                      what happened (tanren/sweep/journal.h)
 //   trials/0007/                       a run folder each; output.txt has what the run printed
-//   leaderboard.json, leaderboard.txt
+//   leaderboard.json, leaderboard.txt, sweep.html
+//   time.json                          how long it took
 //   best                               link to the best trial
 // Used by the verb sweep and the files beside this one.
 #pragma once

@@ -99,12 +99,21 @@ void SweepReport::link_best() const {
   if (none) fs::remove(made, none);
 }
 
+SweepTime SweepReport::time() const {
+  SweepTime time = time_;
+  time.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+  return time;
+}
+
+void SweepReport::write_page() const { cli::write_page(place_, study_, time()); }
+
 void SweepReport::write_files(bool at_last) {
   const auto now = std::chrono::steady_clock::now();
   if (!at_last && now - written_ < std::chrono::seconds(1)) return;
   link_best();
   write_file(place_.folder / "leaderboard.json", leaderboard_json(study_));
   write_file(place_.folder / "leaderboard.txt", leaderboard_text(study_, study_.records().size()));
+  write_time(place_, time());
   written_ = std::chrono::steady_clock::now();
 }
 

@@ -96,9 +96,11 @@ SweepRunner::SweepRunner(const SweepPlace& place, Study& study, const Arguments&
 
 SweepRunner::Ending SweepRunner::run() {
   try {
+    if (!study_.records().empty()) report_.write_page();  // as a kill left the sweep
     loop();
     report_.keep_files();
     report_.write_files(/*at_last=*/true);
+    if (no_disk_.empty()) report_.write_page();
   } catch (...) {
     stop_all();
     throw;
@@ -252,6 +254,7 @@ void SweepRunner::hear_stop() {
 }
 
 void SweepRunner::ended(const ChildEnd& end) {
+  report_.used(end.cpu_seconds);
   const auto found = std::find_if(running_.begin(), running_.end(),
                                   [&](const Running& one) { return one.child == end.child; });
   if (found == running_.end()) return;

@@ -18,18 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The trial that has the result: itself, or the one that answers for it.
-const TrialRecord& answering(const Study& study, const TrialRecord& record) {
-  const int64_t id = record.same_as.value_or(record.id);
-  return study.records()[static_cast<size_t>(id)];
-}
-
-std::string values_text(const TrialRecord& record) {
-  std::vector<std::string> values;
-  for (const auto& [key, value] : record.values) values.push_back(key + "=" + value);
-  return join(values, " ");
-}
-
 // Where the trial comes from or why it failed.
 std::string remark_on(const Study& study, const TrialRecord& record) {
   if (record.same_as) return fmt::format("as trial {}", *record.same_as);
@@ -37,15 +25,6 @@ std::string remark_on(const Study& study, const TrialRecord& record) {
   if (!own.reason.empty()) return own.reason;
   if (!own.fork_of) return "";
   return fmt::format("from trial {} at step {}", *own.fork_of, own.fork_step);
-}
-
-// "12 finished, 3 paused"
-std::string counts_text(const Study& study) {
-  std::map<std::string, int64_t> counts;
-  for (const TrialRecord& record : study.records()) ++counts[state_text(study, record)];
-  std::vector<std::string> parts;
-  for (const auto& [state, count] : counts) parts.push_back(fmt::format("{} {}", count, state));
-  return parts.empty() ? "no trial yet" : join(parts);
 }
 
 Json entry_of_trial(const Study& study, const TrialRecord& record, int64_t rank) {
@@ -67,6 +46,25 @@ Json entry_of_trial(const Study& study, const TrialRecord& record, int64_t rank)
 }
 
 }  // namespace
+
+const TrialRecord& answering(const Study& study, const TrialRecord& record) {
+  const int64_t id = record.same_as.value_or(record.id);
+  return study.records()[static_cast<size_t>(id)];
+}
+
+std::string values_text(const TrialRecord& record) {
+  std::vector<std::string> values;
+  for (const auto& [key, value] : record.values) values.push_back(key + "=" + value);
+  return join(values, " ");
+}
+
+std::string counts_text(const Study& study) {
+  std::map<std::string, int64_t> counts;
+  for (const TrialRecord& record : study.records()) ++counts[state_text(study, record)];
+  std::vector<std::string> parts;
+  for (const auto& [state, count] : counts) parts.push_back(fmt::format("{} {}", count, state));
+  return parts.empty() ? "no trial yet" : join(parts);
+}
 
 std::vector<const TrialRecord*> ranked(const Study& study) {
   std::vector<const TrialRecord*> order;
