@@ -4,6 +4,7 @@
 //   trials/0007/                       a run folder each; output.txt has what the run printed
 //   leaderboard.json, leaderboard.txt
 //   best                               link to the best trial
+//   find/                              what sweep.find found (find_rate.h)
 // Used by the verb sweep and the files beside this one.
 #pragma once
 
@@ -15,6 +16,9 @@
 #include <optional>
 
 namespace tanren::cli {
+
+constexpr const char* kSweepSource = "sweep.json";
+constexpr const char* kFound = "find";
 
 struct SweepPlace {
   std::filesystem::path folder;
