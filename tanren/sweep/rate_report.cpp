@@ -86,11 +86,12 @@ class RateScales {
   std::string grid() const {
     constexpr int kLevels = 5;
     std::string svg;
-    for (double power = first_; power <= last_; ++power) {
+    for (int at = static_cast<int>(first_); at <= static_cast<int>(last_); ++at) {
+      const double power = std::pow(10, at);
       svg += fmt::format(
           "<path d=\"M{0:.1f} {1}V{2}\" stroke=\"#ccc\" stroke-width=\".6\"/><text x=\"{0:.1f}\" "
           "y=\"{3}\" text-anchor=\"middle\">{4:g}</text>\n",
-          x(std::pow(10, power)), kRateTop, kRateBottom, kRateBottom + 16, std::pow(10, power));
+          x(power), kRateTop, kRateBottom, kRateBottom + 16, power);
     }
     for (int i = 0; i <= kLevels; ++i) {
       const double loss = low_ + (high_ - low_) * i / kLevels;

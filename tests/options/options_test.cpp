@@ -504,6 +504,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"sweep.first_rung", "scheduler_test"},
     {"sweep.reduction", "scheduler_test"},
     {"sweep.interval", "scheduler_test"},
+    {"sweep.find", "find_test"},
     {"sweep.space", "corners_test"},
     {"data.encoding", "day_test: a text that is no UTF-8"},
 };
