@@ -63,8 +63,9 @@ class RateScales {
  public:
   explicit RateScales(const RateReport& report) {
     const auto [first, last] = std::minmax_element(report.rates.begin(), report.rates.end());
-    first_ = std::floor(std::log10(*first));
-    last_ = std::max(std::ceil(std::log10(*last)), first_ + 1);
+    constexpr double kRounding = 1e-9;
+    first_ = std::floor(std::log10(*first) + kRounding);
+    last_ = std::max(std::ceil(std::log10(*last) - kRounding), first_ + 1);
     // Single losses may be far above the average.
     std::vector<double> smoothed;
     for (const double loss : report.trend.smoothed()) {

@@ -2,6 +2,7 @@
 #include "cli/sweep/rate_search.h"
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/config/write_config.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/supervised.h"
 #include "cli/sweep/find_rate.h"
@@ -100,12 +101,7 @@ TEST(RateSearch, ends_where_the_guard_ends_the_run) {
 TEST(FindRate, refuses_a_task_with_several_objectives_before_it_writes) {
   const testing::TemporaryFolder folder;
   Arguments arguments;
-  arguments.file = folder.file(
-      "gan.toml",
-      "[run]\nsteps = 4\nthreads = 1\n[model]\nkind = \"gan\"\n[precision]\nmode = "
-      "\"fp32\"\n[batch]\n"
-      "global_batch = 8\n[data.train]\nkind = \"synthetic\"\nsamples = 16\nfields = [\"inputs: "
-      "float[8,8] in [-1, 1]\"]\n");
+  arguments.file = folder.file("gan.toml", to_toml(testing::gan_config()));
   arguments.sets = {"sweep.find=learning_rate"};
   arguments.out = (folder.path() / "s").string();
   const Registry registry = with_late_ruin();
