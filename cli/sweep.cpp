@@ -2,6 +2,7 @@
 #include "tanren/base/text.h"
 #include "tanren/sweep/leaderboard.h"
 #include "cli/launch/child_processes.h"
+#include "cli/sweep/find_rate.h"
 #include "cli/sweep/planned_steps.h"
 #include "cli/sweep/sweep_place.h"
 #include "cli/sweep/sweep_runner.h"
@@ -64,6 +65,7 @@ int say_end(const SweepPlace& place, const Study& study, const Arguments& argume
 }  // namespace
 
 int sweep(const Arguments& arguments, const Registry& registry) {
+  if (asks_to_find(arguments, registry)) return find_rate(arguments, registry);
   const SweepPlace place = read_sweep(arguments, registry);
   if (!has_one_thread()) {
     throw RunError(

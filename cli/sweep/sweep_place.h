@@ -5,6 +5,7 @@
 //   leaderboard.json, leaderboard.txt, sweep.html
 //   time.json                          how long it took
 //   best                               link to the best trial
+//   find/                              what sweep.find found (find_rate.h)
 // Used by the verb sweep and the files beside this one.
 #pragma once
 
@@ -16,6 +17,9 @@
 #include <optional>
 
 namespace tanren::cli {
+
+constexpr const char* kSweepSource = "sweep.json";
+constexpr const char* kFound = "find";
 
 struct SweepPlace {
   std::filesystem::path folder;

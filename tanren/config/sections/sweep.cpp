@@ -63,6 +63,10 @@ void fields(FieldList& add, SweepOptions& o) {
       "Seconds after which a trial without a log line and processor time is ended; 0: never.");
   add("keep", &o.keep, Identity::free,
       "Of so many of the best trials, and of paused ones, checkpoints and weights stay, ≥ 1.");
+  add("find", &o.find, Identity::free,
+      "learning_rate: tanren sweep finds it by 100 updates in memory, without trials, from a "
+      "config "
+      "or a run folder.");
   add("space", &o.space, Identity::free,
       "Tables [[sweep.space]], a dimension each. With them the config is one for tanren sweep; "
       "tanren run trains it as it stands.");
@@ -224,6 +228,7 @@ void check_sweep(Problems& p, const RunConfig& config, const std::string& accele
   p.within("sweep.concurrent", static_cast<double>(o.concurrent), 0, kMostAtATime, true);
   p.count("sweep.timeout", o.timeout, 0);
   p.count("sweep.keep", o.keep, 1);
+  if (!o.find.empty()) p.one_of("sweep.find", o.find, {"learning_rate"});
   for (const std::string& name : o.devices) {
     const auto device = read_device_name(name);
     const bool is_there = device && device->kind == accelerator && device->index >= 0;
@@ -231,7 +236,7 @@ void check_sweep(Problems& p, const RunConfig& config, const std::string& accele
   }
   if (o.space.empty()) {
     for (const std::string& key : p.changed) {
-      p.check(!key.starts_with("sweep."),
+      p.check(!key.starts_with("sweep.") || key == "sweep.find",
               key + " has no meaning without [[sweep.space]]; add tables, or drop it");
     }
     return;
