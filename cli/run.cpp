@@ -9,6 +9,7 @@
 #include "tanren/run/fork_command.h"
 #include "tanren/run/fork_place.h"
 #include "tanren/run/run_folder.h"
+#include "tanren/sweep/sweep_length.h"
 #include "cli/stop_signals.h"
 #include "cli/train.h"
 
@@ -287,8 +288,12 @@ int run(const Arguments& arguments, const Registry& registry) {
 int plan(const Arguments& arguments, const Registry& registry) {
   const Named named = read_named(arguments, registry);
   check_place_of(named, arguments);
-  const PlannedMemory planned =
+  PlannedMemory planned =
       plan_memory_of(named.config, registry, named.began, requested_by(arguments));
+  if (!named.config.sweep.space.empty()) {
+    const SweepLine line = sweep_line(named.config, planned.plan.length.total_steps);
+    planned.plan.lines.push_back({"sweep", line.value, Source::asked, line.reason});
+  }
   if (arguments.json) {
     auto json = parse_ordered_json(plan_json(planned.plan));
     json["memory"] = parse_ordered_json(to_json(planned.memory));

@@ -1,6 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/sweep/leaderboard.h"
+#include "tanren/sweep/sweep_length.h"
 #include "cli/launch/child_processes.h"
 #include "cli/sweep/planned_steps.h"
 #include "cli/sweep/sweep_place.h"

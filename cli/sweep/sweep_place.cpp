@@ -171,28 +171,4 @@ void write_source(const SweepPlace& place) {
   write_file(place.folder / kSource, exact_json_text(json, 2) + "\n");
 }
 
-namespace {
-
-bool is_searched(const RunConfig& config, std::string_view key) {
-  const auto& space = config.sweep.space;
-  return std::any_of(space.begin(), space.end(),
-                     [&](const DimensionOptions& dimension) { return dimension.key == key; });
-}
-
-}  // namespace
-
-int64_t steps_of(const RunConfig& config) {
-  return is_searched(config, "run.steps") ? 0 : config.run.steps.value_or(0);
-}
-
-bool needs_planned_steps(const RunConfig& config) {
-  if (steps_of(config) > 0) return false;
-  const auto& space = config.sweep.space;
-  return config.sweep.scheduler != "none" ||
-         std::none_of(space.begin(), space.end(), [](const DimensionOptions& dimension) {
-           const std::string& key = dimension.key;
-           return key.starts_with("run.") || key.starts_with("batch.") || key.starts_with("data.");
-         });
-}
-
 }  // namespace tanren::cli

@@ -39,9 +39,4 @@ void check_trials(const SweepPlace& place, int64_t num_trials);
 // Writes sweep.json. RunError as write_file.
 void write_source(const SweepPlace& place);
 
-// The steps of a whole trial that the config itself says; 0: each trial knows its own.
-int64_t steps_of(const RunConfig& config);
-// Whether all trials have the same steps, and only their plan knows how many (run.epochs).
-bool needs_planned_steps(const RunConfig& config);
-
 }  // namespace tanren::cli

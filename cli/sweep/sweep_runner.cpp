@@ -4,6 +4,7 @@
 #include "tanren/base/text.h"
 #include "tanren/plan/probe_machine.h"
 #include "tanren/run/run_folder.h"
+#include "tanren/sweep/sweep_length.h"
 #include "cli/sweep/trial_end.h"
 
 #include <fcntl.h>
@@ -66,8 +67,7 @@ std::string limit_share(const std::string& limit, int64_t sharers) {
 
 std::vector<TrialShare> shares_of(const RunConfig& config, int64_t cores) {
   const std::vector<std::string>& devices = config.sweep.devices;
-  const int64_t asked = config.sweep.concurrent;
-  const auto num = asked > 0 ? asked : std::max<int64_t>(1, std::ssize(devices));
+  const int64_t num = trials_at_a_time(config.sweep);
   std::vector<TrialShare> shares(static_cast<size_t>(num));
   for (size_t i = 0; i < shares.size(); ++i) {
     if (!devices.empty()) shares[i].device = devices[i % devices.size()];

@@ -215,6 +215,7 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "sweep.devices",
                                             "sweep.timeout",
                                             "sweep.keep",
+                                            "sweep.confirm",
                                             "sweep.space"}));
 }
 

@@ -17,9 +17,13 @@ std::vector<const TrialRecord*> ranked(const Study& study);
 std::string state_text(const Study& study, const TrialRecord& record);
 
 // {"metric", "mode", "done", "trials": [{"rank", "trial", "state", "value", "step", "values",
-// "reason", "same_as", "fork_of", "fork_step", "metrics"}]}, with a line end.
+// "reason", "same_as", "fork_of", "fork_step", "metrics"}], "confirmation"}, with a line end. Once a
+// confirming run has ended, "confirmation" is {"trials": [{"trial", "pairs", "mean",
+// "standard_error", "p", "verdict"}], "runs": [{"trial", "seed", "state", "value", "step",
+// "reason"}]}.
 std::string leaderboard_json(const Study& study);
-// A table for a terminal: the first `rows` trials, and how many there are of each outcome.
+// A table for a terminal: the first `rows` trials, how many there are of each outcome, and what
+// confirming runs say.
 std::string leaderboard_text(const Study& study, size_t rows = 20);
 
 }  // namespace tanren
