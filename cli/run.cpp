@@ -11,11 +11,11 @@
 #include "tanren/run/run_folder.h"
 #include "tanren/sweep/sweep_length.h"
 #include "cli/stop_signals.h"
+#include "cli/terminal.h"
 #include "cli/train.h"
 
 #include <nlohmann/json.hpp>
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -96,12 +96,6 @@ void hear_signals() {
 
 // Processor seconds spent before main: loading libraries counts as start-up too.
 double seconds_before_main() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
-int terminal_width() {
-  winsize size{};
-  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 100;
-}
 
 std::string weights_text(const Exported& exported, const Summary& summary) {
   std::string text = exported.averaged ? "averaged" : "";
@@ -257,8 +251,8 @@ int train(const Arguments& arguments, const Registry& registry,
       }
       late->sink = make_console_sink(std::cout, {.total_steps = plan.length.total_steps,
                                                  .console_every = plan.metrics.console_every,
-                                                 .terminal = ::isatty(STDOUT_FILENO) == 1,
-                                                 .width = terminal_width(),
+                                                 .terminal = stdout_is_terminal(),
+                                                 .width = terminal_size().ws_col,
                                                  .spike_window = plan.guard.spike_window,
                                                  .proc = "/proc"});
     };

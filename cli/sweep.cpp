@@ -32,7 +32,7 @@ int64_t num_ended(const Study& study) {
                        [](const TrialRecord& record) { return record.state == TrialState::ended; });
 }
 
-void say_what_begins(const SweepPlace& place, const Study& study, const SweepReport& report) {
+void say_what_begins(const SweepPlace& place, const Study& study, SweepReport& report) {
   const auto places = shares_of(place.config, 1).size();
   const std::string at_a_time = places > 1 ? fmt::format(", {} at a time", places) : "";
   const auto begun = std::ssize(study.records());

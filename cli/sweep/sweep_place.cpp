@@ -21,19 +21,6 @@ namespace {
 
 constexpr const char* kSource = "sweep.json";
 
-// Reading a config says which keys have no meaning beside others. A sweep reads hundreds, and each
-// trial's output has its own.
-class Silence {
- public:
-  Silence() : before_(set_log_sink([](std::string_view) {})) {}
-  ~Silence() { set_log_sink(before_); }
-  Silence(const Silence&) = delete;
-  Silence& operator=(const Silence&) = delete;
-
- private:
-  LogSink before_;
-};
-
 ConfigSource read_source(const fs::path& file) {
   const nlohmann::json json = parse_json(read_file(file));
   try {
@@ -149,18 +136,26 @@ SweepPlace read_sweep(const Arguments& arguments, const Registry& registry) {
   return place;
 }
 
+fs::path SweepPlace::confirming(const ConfirmingRun& run) const {
+  const std::string whose = run.trial ? fmt::format("{:04}", *run.trial) : "file";
+  return folder / "confirm" / fmt::format("{}-seed-{}", whose, run.seed);
+}
+
 void check_trials(const SweepPlace& place, int64_t num_trials) {
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(place.trials(), none)) {
-    const std::string name = entry.path().filename().string();
-    int64_t id = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
-    const bool is_trial = error == std::errc() && end == name.data() + name.size();
-    if (!is_trial || id < num_trials) continue;
-    throw InputError(fmt::format(
-        "[sweep] {} has {} trials, and {} is there; put back the journal that belongs to it, or "
-        "begin another sweep in another folder",
-        place.journal().string(), num_trials, entry.path().string()));
+  for (const fs::path& parent : {place.trials(), place.folder / "confirm"}) {
+    for (const auto& entry : fs::directory_iterator(parent, none)) {
+      const std::string name = entry.path().filename().string();
+      const std::string number = name.substr(0, name.find("-seed-"));
+      int64_t id = 0;  // that of the file is as good as of the first trial
+      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
+      const bool is_trial = error == std::errc() && end == number.data() + number.size();
+      if ((!is_trial && number != "file") || id < num_trials) continue;
+      throw InputError(fmt::format(
+          "[sweep] {} has {} trials, and {} is there; put back the journal that belongs to it, or "
+          "begin another sweep in another folder",
+          place.journal().string(), num_trials, entry.path().string()));
+    }
   }
 }
 

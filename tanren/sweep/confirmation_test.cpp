@@ -26,12 +26,10 @@ using testing::error_of;
 // Six trials; the best are c, d and e. Their accuracies are 0.1, 0.2 and so on.
 Study six_trials(const std::filesystem::path& journal = {}) {
   const Space space({{.key = "kind", .values = {"a", "f", "e", "d", "c", "b"}}});
-  Study study(space, {.sampler = "grid",
-                      .metric = "accuracy",
-                      .lower_is_better = false,
-                      .seed = 3,
-                      .steps = 8,
-                      .journal = journal});
+  StudyOptions options{.sampler = "grid", .seed = 3, .steps = 8, .journal = journal};
+  options.metric = "accuracy";
+  options.lower_is_better = false;
+  Study study(space, options);
   while (const auto trial = study.ask()) {
     const std::map<std::string, double> values = {{"a", 0.1}, {"b", 0.2}, {"c", 0.6},
                                                   {"d", 0.5}, {"e", 0.4}, {"f", 0.3}};

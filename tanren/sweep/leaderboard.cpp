@@ -81,20 +81,13 @@ Json json_of(const Confirmed& end) {
 
 Json confirmation_json(const Study& study) {
   Json trials = Json::array(), runs = Json::array();
-  for (const PairedDifference& one : paired_differences(study)) trials.push_back(json_of(study, one));
+  for (const PairedDifference& difference : paired_differences(study)) {
+    trials.push_back(json_of(study, difference));
+  }
   for (const Confirmed& end : study.confirmed()) {
     if (!is_due(&end)) runs.push_back(json_of(end));
   }
   return {{"trials", std::move(trials)}, {"runs", std::move(runs)}};
-}
-
-// "12 finished, 3 paused"
-std::string counts_text(const Study& study) {
-  std::map<std::string, int64_t> counts;
-  for (const TrialRecord& record : study.records()) ++counts[state_text(study, record)];
-  std::vector<std::string> parts;
-  for (const auto& [state, count] : counts) parts.push_back(fmt::format("{} {}", count, state));
-  return parts.empty() ? "no trial yet" : join(parts);
 }
 
 Json entry_of_trial(const Study& study, const TrialRecord& record, int64_t rank) {
@@ -141,6 +134,14 @@ std::string state_text(const Study& study, const TrialRecord& record) {
     case TrialState::ended: break;
   }
   return to_text(own.outcome);
+}
+
+std::string counts_text(const Study& study) {
+  std::map<std::string, int64_t> counts;
+  for (const TrialRecord& record : study.records()) ++counts[state_text(study, record)];
+  std::vector<std::string> parts;
+  for (const auto& [state, count] : counts) parts.push_back(fmt::format("{} {}", count, state));
+  return parts.empty() ? "no trial yet" : join(parts);
 }
 
 std::string leaderboard_json(const Study& study) {

@@ -16,6 +16,9 @@ std::vector<const TrialRecord*> ranked(const Study& study);
 // "finished", "paused", "running", …; a paused trial of a study that is done was "stopped".
 std::string state_text(const Study& study, const TrialRecord& record);
 
+// How many trials there are of each state: "12 finished, 3 paused".
+std::string counts_text(const Study& study);
+
 // {"metric", "mode", "done", "trials": [{"rank", "trial", "state", "value", "step", "values",
 // "reason", "same_as", "fork_of", "fork_step", "metrics"}], "confirmation"}, with a line end. Once a
 // confirming run has ended, "confirmation" is {"trials": [{"trial", "pairs", "mean",
