@@ -54,7 +54,9 @@ std::string live_text(const Study& study, const std::vector<LiveRun>& runs, int6
   const auto most = static_cast<size_t>(std::max<int64_t>(0, rows));
   if (lines.size() > most) lines.erase(lines.begin(), lines.end() - static_cast<int64_t>(most));
   std::string text;
-  for (const std::string& line : lines) text += cut_text(line.substr(0, line.find_last_not_of(' ') + 1), columns) + "\n";
+  for (const std::string& line : lines) {
+    text += cut_text(line.substr(0, line.find_last_not_of(' ') + 1), columns) + "\n";
+  }
   return text;
 }
 

@@ -1,6 +1,6 @@
 // What a sweep says while it runs and leaves behind: a line for each beginning and end, on a
-// terminal a live table below them, the leaderboard's files, the link to the best trial; and what of
-// a trial's files is not kept. Used by sweep_runner.cpp.
+// terminal a live table below them, the leaderboard's files, the link to the best trial; and what
+// of a trial's files is not kept. Used by sweep_runner.cpp.
 #pragma once
 
 #include "tanren/sweep/study.h"

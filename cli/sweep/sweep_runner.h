@@ -1,6 +1,6 @@
 // The processes of a sweep: asks the study, starts a fork for each trial and at last for each
-// confirming run, watches them and tells the study how they ended. This process keeps one thread and runs no tensor operation, so that
-// each fork may do both. Used by the verb sweep.
+// confirming run, watches them and tells the study how they ended. This process keeps one thread
+// and runs no tensor operation, so that each fork may do both. Used by the verb sweep.
 #pragma once
 
 #include "tanren/sweep/confirmation.h"
@@ -89,7 +89,7 @@ class SweepRunner {
   std::vector<std::string> environment_;
   size_t num_started_ = 0;
   std::vector<Running> running_;
-  std::optional<Work> next_;        // waits until nothing else runs
+  std::optional<Work> next_;         // waits until nothing else runs
   std::map<int64_t, bool> is_file_;  // trials: whether their values are the file's own
   Interrupts interrupts_;
   int sent_ = 0;                             // the signal that asked all trials to stop; 0: none

@@ -81,8 +81,8 @@ std::string problem_of(const Study& study, const ConfirmingRun& run) {
   return is_due(last_end_of(study.confirmed(), run)) ? "" : name_of(run) + " has ended before";
 }
 
-std::vector<ConfirmingRun> runs_to_confirm(
-    const Study& study, int64_t seeds, const std::function<bool(const TrialRecord&)>& is_file) {
+std::vector<ConfirmingRun> runs_to_confirm(const Study& study, int64_t seeds,
+                                           const std::function<bool(const TrialRecord&)>& is_file) {
   if (seeds <= 0 || !study.is_done()) return {};
   std::vector<const TrialRecord*> best;
   for (const TrialRecord* record : ranked(study)) {

@@ -49,15 +49,15 @@ const Confirmed* last_end_of(const std::vector<Confirmed>& ends, const Confirmin
 // `seeds` seeds that follow the study's; those of a seed together, the file's first. A run that was
 // refused comes once more, at the end and alone. Trials for which `is_file` holds have the file's
 // own values and are left out. Empty before the study is done.
-std::vector<ConfirmingRun> runs_to_confirm(
-    const Study& study, int64_t seeds, const std::function<bool(const TrialRecord&)>& is_file);
+std::vector<ConfirmingRun> runs_to_confirm(const Study& study, int64_t seeds,
+                                           const std::function<bool(const TrialRecord&)>& is_file);
 
 // A trial's values against the file's own: the differences of the metric, trial less file, of all
 // seeds with which both runs came to a value.
 struct PairedDifference {
   int64_t trial = 0;
   int64_t pairs = 0;
-  double mean = 0;             // of the differences; 0 without a pair
+  double mean = 0;              // of the differences; 0 without a pair
   std::optional<double> error;  // standard error of the mean, ≥ 0; empty: fewer than two pairs
   // Student's t test of the pairs, to both sides: the probability of a mean so far from 0, or
   // farther, if seeds were all that makes differences. Empty as `error`.

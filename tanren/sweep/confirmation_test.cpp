@@ -135,8 +135,8 @@ TEST(Confirmation, compares_seed_by_seed_and_leaves_out_a_pair_of_which_one_run_
 
 // Tables of Student's distribution: the points that are left to both sides by 5 of 100.
 TEST(Confirmation, three_seeds_need_more_than_two_errors) {
-  const std::pair<int64_t, double> points[] = {{1, 12.7062}, {2, 4.30265}, {3, 3.18245},
-                                               {4, 2.77645}, {5, 2.57058}, {9, 2.26216},
+  const std::pair<int64_t, double> points[] = {{1, 12.7062},  {2, 4.30265}, {3, 3.18245},
+                                               {4, 2.77645},  {5, 2.57058}, {9, 2.26216},
                                                {10, 2.22814}, {29, 2.04523}};
   for (const auto& [degrees, t] : points) {
     EXPECT_NEAR(two_sided_p(t, degrees), 0.05, 2e-6) << degrees;
@@ -152,8 +152,7 @@ TEST(Confirmation, three_seeds_need_more_than_two_errors) {
 }
 
 TEST(Confirmation, the_line_says_mean_error_and_what_it_means_for_the_metric) {
-  const PairedDifference up{
-      .trial = 7, .pairs = 3, .mean = 0.0102, .error = 0.0021, .p = 0.0384};
+  const PairedDifference up{.trial = 7, .pairs = 3, .mean = 0.0102, .error = 0.0021, .p = 0.0384};
   EXPECT_EQ(text_of(up, "accuracy", /*lower_is_better=*/false),
             "+0.0102 ± 0.0021 accuracy over the file, better (3 seeds, p = 0.038)");
   EXPECT_EQ(text_of(up, "loss", /*lower_is_better=*/true),

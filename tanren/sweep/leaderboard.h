@@ -20,10 +20,9 @@ std::string state_text(const Study& study, const TrialRecord& record);
 std::string counts_text(const Study& study);
 
 // {"metric", "mode", "done", "trials": [{"rank", "trial", "state", "value", "step", "values",
-// "reason", "same_as", "fork_of", "fork_step", "metrics"}], "confirmation"}, with a line end. Once a
-// confirming run has ended, "confirmation" is {"trials": [{"trial", "pairs", "mean",
-// "standard_error", "p", "verdict"}], "runs": [{"trial", "seed", "state", "value", "step",
-// "reason"}]}.
+// "reason", "same_as", "fork_of", "fork_step", "metrics"}]}, with a line end. Once a confirming run
+// has ended, also "confirmation": {"trials": [{"trial", "pairs", "mean", "standard_error", "p",
+// "verdict"}], "runs": [{"trial", "seed", "state", "value", "step", "reason"}]}.
 std::string leaderboard_json(const Study& study);
 // A table for a terminal: the first `rows` trials, how many there are of each outcome, and what
 // confirming runs say.

@@ -4,6 +4,7 @@
 #include "tests/sweep/sweep_run.h"
 
 #include <csignal>
+#include <map>
 
 namespace tanren::testing {
 namespace {
@@ -38,13 +39,14 @@ TEST_F(SweepConfirm, trains_the_best_and_the_file_with_other_seeds_as_ordinary_r
   const auto confirmation = leaderboard("s")["confirmation"];
   ASSERT_EQ(confirmation["runs"].size(), 6u);
   std::map<int64_t, std::vector<double>> values;  // by trial; -1: the file
+  int64_t num_runs = 0;
   for (const auto& run : confirmation["runs"]) {
     EXPECT_EQ(run["state"], "finished");
     EXPECT_EQ(run["step"], 8);
     const bool is_file = run["trial"].is_null();
     const auto id = is_file ? -1 : run["trial"].get<int64_t>();
-    values[id].push_back(run["value"]);
-    const std::string alone = "alone" + std::to_string(values.size() * 10 + values[id].size());
+    values[id].push_back(run["value"].get<double>());
+    const std::string alone = "alone" + std::to_string(num_runs++);
     const std::string seed = std::to_string(run["seed"].get<int64_t>());
     const std::string more = is_file ? "" : sets(all[static_cast<size_t>(id)]);
     ASSERT_EQ(tanren("run run.toml --quiet --set run.seed=" + seed + " --out " + alone + more).code,
@@ -131,9 +133,9 @@ TEST_F(SweepConfirm, is_in_the_line_of_the_plan) {
 TEST_F(SweepConfirm, on_a_terminal_shows_the_running_trials_below_the_lines) {
   if (shell("script --version", folder_.path()).code != 0) GTEST_SKIP() << "no script(1) here";
   write_two("");
-  const auto result = shell(
-      "timeout 120 script -qec '" TANREN_BINARY " sweep two.toml --out s' typed; echo code $?",
-      folder_.path());
+  const auto result = shell("timeout 120 script -qec '" TANREN_BINARY
+                            " sweep two.toml --out s' typed </dev/null; echo code $?",
+                            folder_.path());
   TANREN_EXPECT_CONTAINS(result.output, "code 0");
   TANREN_EXPECT_CONTAINS(result.output, "trial 0000: begins until step 8: ");
   TANREN_EXPECT_CONTAINS(result.output, "step  loss  values");

@@ -178,8 +178,7 @@ TEST_F(TrialFolder, is_a_line_of_the_live_table) {
   study.tell(*study.ask(), 0.5);
   study.ask();
   folder_.file("log.jsonl", "{\"attempt\":4,\"step\":4,\"loss\":0.75}\n");
-  const LiveRun run{
-      .name = "trial 0001", .values = "a=2", .folder = folder_.path(), .until = 8};
+  const LiveRun run{.name = "trial 0001", .values = "a=2", .folder = folder_.path(), .until = 8};
   const LiveRun other{.name = "trial 0002", .values = "a=3", .folder = folder_.path() / "none"};
   EXPECT_EQ(live_text(study, {run, other}, 24, 80),
             "            step  loss  values\n"
