@@ -63,7 +63,7 @@ struct PairedDifference {
   // farther, if seeds were all that makes differences. Empty as `error`.
   std::optional<double> p;
 
-  // A mean that seeds alone would make once in twenty times, or less often.
+  // Whether seeds alone make such a mean more often than once in twenty times, or nobody can say.
   bool is_noise() const { return !p || *p > 0.05; }
 };
 

@@ -60,13 +60,14 @@ std::string confirmation_text(const Study& study) {
 
 Json json_of(const Study& study, const PairedDifference& difference) {
   const bool is_better = (difference.mean < 0) == study.options().lower_is_better;
-  const char* verdict = is_better ? "better" : "worse";
+  const char* otherwise = is_better ? "better" : "worse";
+  const char* verdict = difference.is_noise() ? "within_noise" : otherwise;
   return {{"trial", difference.trial},
           {"pairs", difference.pairs},
           {"mean", difference.pairs > 0 ? Json(difference.mean) : Json()},
           {"standard_error", difference.error ? Json(*difference.error) : Json()},
           {"p", difference.p ? Json(*difference.p) : Json()},
-          {"verdict", difference.is_noise() ? "within_noise" : verdict}};
+          {"verdict", difference.p ? Json(verdict) : Json()}};
 }
 
 Json json_of(const Confirmed& end) {

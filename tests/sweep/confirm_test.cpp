@@ -117,6 +117,7 @@ TEST_F(SweepConfirm, says_which_run_crashed_and_leaves_out_its_pair) {
   EXPECT_EQ(confirmation["runs"][0]["state"], "crashed");
   EXPECT_EQ(confirmation["trials"][0]["pairs"], 1);
   EXPECT_TRUE(confirmation["trials"][0]["p"].is_null());
+  EXPECT_TRUE(confirmation["trials"][0]["verdict"].is_null());
 }
 
 TEST_F(SweepConfirm, is_in_the_line_of_the_plan) {
