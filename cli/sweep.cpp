@@ -1,6 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/sweep/leaderboard.h"
+#include "tanren/sweep/sweep_length.h"
 #include "cli/launch/child_processes.h"
 #include "cli/sweep/find_rate.h"
 #include "cli/sweep/planned_steps.h"
@@ -32,7 +33,7 @@ int64_t num_ended(const Study& study) {
                        [](const TrialRecord& record) { return record.state == TrialState::ended; });
 }
 
-void say_what_begins(const SweepPlace& place, const Study& study, const SweepReport& report) {
+void say_what_begins(const SweepPlace& place, const Study& study, SweepReport& report) {
   const auto places = shares_of(place.config, 1).size();
   const std::string at_a_time = places > 1 ? fmt::format(", {} at a time", places) : "";
   const auto begun = std::ssize(study.records());

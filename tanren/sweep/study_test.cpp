@@ -150,7 +150,7 @@ TEST_F(StudyJournal, a_line_that_is_not_of_the_study_is_told_with_its_number) {
            {"{\"end\":3,\"step\":0,\"value\":1}", "trial 3 never started"},
            {"{\"start\":1,\"values\":{},\"until\":0}", "trial 1 starts where trial 0 is the next"},
            {"{\"start\":0,\"values\":{\"rate\":\"7\"},\"until\":0}", "rate=7 is not in the space"},
-           {"{\"begin\":0}", "is none of start, report, resume, end, trials"},
+           {"{\"begin\":0}", "is none of start, report, resume, end, trials, confirm"},
            {"[1}", "is no JSON object"}}) {
     const std::string before = read_file(file_);
     Journal(file_).append(line, false);

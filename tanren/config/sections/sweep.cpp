@@ -67,6 +67,9 @@ void fields(FieldList& add, SweepOptions& o) {
       "learning_rate: tanren sweep finds it by 100 updates in memory, without trials, from a "
       "config "
       "or a run folder.");
+  add("confirm", &o.confirm, Identity::free,
+      "Other seeds, ≥ 2, with which the best 3 trials and the file's own values run again at last: "
+      "what of their difference is noise. 0: none.");
   add("space", &o.space, Identity::free,
       "Tables [[sweep.space]], a dimension each. With them the config is one for tanren sweep; "
       "tanren run trains it as it stands.");
@@ -87,6 +90,7 @@ bool may_not_have(std::string_view key) {
 }
 
 constexpr double kMostAtATime = 512;
+constexpr double kMostSeeds = 1000;
 
 // Rates of a model, which have no tensors.
 constexpr std::string_view kRates[] = {"model.dropout",           "model.label_smoothing",
@@ -157,6 +161,8 @@ void check_dimension(Problems& p, const RunConfig& config, const DimensionOption
     return p.check(is_entry(fields, d.key),
                    name + ": there is no such key" + advice(d.key, keys_of(fields)));
   }
+  p.check(config.sweep.confirm == 0 || d.key != "run.seed",
+          name + ": sweep.confirm sets the seed; drop one of them");
   const bool is_range = d.low && d.high;
   p.check(!is_range || is_real(*field) || takes_whole_numbers(*field) || takes_number(*field),
           name + " takes " + type_text(*field) + ", which has no range; give values");
@@ -229,6 +235,11 @@ void check_sweep(Problems& p, const RunConfig& config, const std::string& accele
   p.count("sweep.timeout", o.timeout, 0);
   p.count("sweep.keep", o.keep, 1);
   if (!o.find.empty()) p.one_of("sweep.find", o.find, {"learning_rate"});
+  p.within("sweep.confirm", static_cast<double>(o.confirm), 0, kMostSeeds, true);
+  p.check(o.confirm != 1, "sweep.confirm is 1, and noise is seen from 2 seeds on; set it to 3");
+  p.check(o.confirm == 0 || o.scheduler != "pbt",
+          "sweep.confirm repeats whole runs of one set of values, and the best of pbt changed its "
+          "values on the way; drop it, or sweep.scheduler = \"asha\"");
   for (const std::string& name : o.devices) {
     const auto device = read_device_name(name);
     const bool is_there = device && device->kind == accelerator && device->index >= 0;
