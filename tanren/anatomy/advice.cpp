@@ -66,7 +66,7 @@ void add_memory_variants(const Rehearsal& run, std::vector<Variant>& variants) {
 
 void add_batch_variants(const Rehearsal& run, std::vector<Variant>& variants) {
   const BatchPlan& batch = run.plan().batch;
-  const std::string note = couples_samples(*run.state().task.module)
+  const std::string note = couples_samples(run.state().task)
                                ? "batch norm then sees other groups of samples"
                                : "the same update";
   const auto add = [&](int64_t microbatch) {

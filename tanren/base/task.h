@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -75,6 +76,17 @@ struct GenerateRequest {
   std::function<void(int64_t token)> see = {};
 };
 
+// What a plan must know of how the task computes. Of a fact without a value, the types of the
+// task's modules tell (model/couples_samples.h). A graph that computes for the modules has none of
+// these types, so that its task says all.
+struct TaskFacts {
+  // Whether results for a sample depend on which others are in its microbatch (batch norm).
+  std::optional<bool> couples_samples = {};
+  // The name of what draws from torch's generator in training, and so not by sample; empty: nothing
+  // does.
+  std::optional<std::string> torch_dropout = {};
+};
+
 struct Task {
   std::shared_ptr<torch::nn::Module> module;
   std::vector<PhaseSpec> phases;
@@ -93,6 +105,7 @@ struct Task {
   // The parameters and buffers that a quantisation-aware training has registered beside the weights
   // (quantize/fake_quantization.h).
   std::set<std::string> input_scales = {};
+  TaskFacts facts = {};
 };
 
 }  // namespace tanren

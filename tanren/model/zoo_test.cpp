@@ -155,6 +155,22 @@ TEST(Zoo, draws_dropout_by_sample_and_a_torch_dropout_is_named) {
   EXPECT_EQ(torch_dropout(Gpt2(shape)), "the fused attention");
 }
 
+TEST(TaskFacts, are_the_tasks_own_and_else_told_by_the_types_of_its_modules) {
+  const auto net = std::make_shared<Module>("net");
+  net->register_module("norm", std::make_shared<Module>("torch::nn::BatchNorm1dImpl"));
+  net->register_module("drop", std::make_shared<Module>("torch::nn::DropoutImpl"));
+  Task task{.module = net};
+  EXPECT_TRUE(couples_samples(task));
+  EXPECT_EQ(torch_dropout(task), "drop");
+  task.facts = {.couples_samples = false, .torch_dropout = ""};
+  EXPECT_FALSE(couples_samples(task));
+  EXPECT_EQ(torch_dropout(task), "");
+  task.module = std::make_shared<Module>("graph");
+  task.facts = {.couples_samples = true, .torch_dropout = "the graph"};
+  EXPECT_TRUE(couples_samples(task));
+  EXPECT_EQ(torch_dropout(task), "the graph");
+}
+
 TEST(Block, is_named_to_a_profiler_and_otherwise_just_called) {
   static thread_local std::string seen;
   seen.clear();

@@ -224,10 +224,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   }
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialised;
-  if (prepared.quantization) {
-    facts.couples_samples = false;  // batch norms are in eval mode
-    note_scales(*prepared.quantization, facts);
-  }
+  if (prepared.quantization) note_scales(*prepared.quantization, facts);
   if (config.parallel.pipeline > 1) {
     facts.blocks = blocks_of(config, registry, machine, facts, *prepared.datasets.train);
   }

@@ -121,8 +121,8 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   ModelProfile profile;
   profile_parameters(*task.module, profile);
   profile_objectives(task, profile);
-  profile.couples_samples = couples_samples(*task.module);
-  profile.torch_dropout = torch_dropout(*task.module);
+  profile.couples_samples = couples_samples(task);
+  profile.torch_dropout = torch_dropout(task);
   profile.metrics = task.metrics;
   profile.classes = task.classes;
   profile.train_samples = datasets.train->size();

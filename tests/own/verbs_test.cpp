@@ -189,6 +189,26 @@ TEST(OwnPlans, of_a_model_of_one_size_of_batch_are_made_as_its_runs_are) {
   TANREN_EXPECT_CONTAINS(program.out, "- the model does not take it");
 }
 
+TEST(OwnPlans, tell_what_the_task_says_of_itself) {
+  constexpr const char* kCoupled = "batch norm couples the samples of a microbatch";
+  OwnProgram program;
+  program.factory = [](const ModelOptions& options, const DataInfo& info) {
+    Task task = own_task(options, info);
+    task.facts = {.couples_samples = true, .torch_dropout = "the graph"};
+    return task;
+  };
+  ASSERT_EQ(program.go("plan"), 0) << program.err;
+  TANREN_EXPECT_CONTAINS(program.out, kCoupled);
+  TANREN_EXPECT_CONTAINS(program.out, "but the graph is torch's dropout");
+  program.factory = [](const ModelOptions& options, const DataInfo& info) {
+    Task task = supervised(std::make_shared<NormedNet>(), options, info);
+    task.facts.couples_samples = false;
+    return task;
+  };
+  ASSERT_EQ(program.go("plan"), 0) << program.err;
+  EXPECT_EQ(program.out.find(kCoupled), std::string::npos) << program.out;
+}
+
 // --- what a task lacks
 
 TEST(OwnTasks, that_lack_what_a_run_calls_are_named_by_every_verb) {
