@@ -38,7 +38,8 @@ struct PhaseSpec {
   std::function<Terms(const Batch&)> forward;
   // Whether forward reads parameters on the calling thread alone, by libtorch's operators or under
   // an OperatorRecord. If so, with parallel.zero forward begins while later layers' parameters are
-  // still on their way; otherwise it waits for all. True for the registry's own kinds.
+  // still on their way; otherwise it waits for all. A kind may say it of all its phases
+  // (KindTraits of model/registry.h).
   bool forward_on_one_thread = false;
   std::vector<ObjectiveSpec> objectives = {ObjectiveSpec{}};
 };

@@ -201,7 +201,7 @@ Task build_described(const ModelOptions& options, const DataInfo& info, const Sa
   Task task;
   {
     std::optional<NoInitScope> no_init;
-    if (models.is_of_the_zoo(options.kind)) no_init.emplace();
+    if (models.makes_anew(options.kind)) no_init.emplace();
     task = models.make(options, info);
   }
   check_file(*task.module, read, note, what);

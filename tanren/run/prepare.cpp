@@ -119,11 +119,11 @@ void drop_groups(RunConfig& config) {
 }
 
 // Checks the sizes first: a model that fits no memory is refused before any of it is allocated. If
-// the training state is far below the limit, the full check is skipped. A user's own factory is not
-// called dry before it has made the real model, because it may keep what it made.
+// the training state is far below the limit, the full check is skipped. A factory that may keep what
+// it made is not called dry before it has made the real model.
 void refuse_too_large(RunConfig config, const Registry& registry, const Machine& machine,
                       const Datasets& datasets) {
-  if (!registry.models.is_of_the_zoo(config.model.kind)) return;
+  if (!registry.models.makes_anew(config.model.kind)) return;
   if (config.quantize.scheme == "static") drop_groups(config);  // of scales not known yet
   ModelProfile facts;
   try {

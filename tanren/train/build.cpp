@@ -67,7 +67,7 @@ Task build_task(const RunConfig& config, const ModelRegistry& models, const Data
                 bool has_weights) {
   const MemoryScope memory(MemoryKind::weights);
   std::optional<NoInitScope> no_init;
-  if (has_weights && models.is_of_the_zoo(config.model.kind)) no_init.emplace();
+  if (has_weights && models.makes_anew(config.model.kind)) no_init.emplace();
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
   Task task = models.make(config.model, train.info());
   freeze(*task.module, config.model);
