@@ -86,6 +86,10 @@ struct TaskFacts {
   // The name of what draws from torch's generator in training, and so not by sample; empty: nothing
   // does.
   std::optional<std::string> torch_dropout = {};
+  // Whether its forwards can run on tensors without values (dry/dry_scope.h). If not, two real
+  // steps of few samples tell what memory a step takes; those of a model that asks for a value
+  // (item) do so in any case.
+  bool runs_dry = true;
 };
 
 struct Task {

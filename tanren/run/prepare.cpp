@@ -253,6 +253,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   prepared.fit =
       fit_input(config, registry, plan_of, prepared.datasets, facts,
                 standing_bytes(prepared.task.module.get(), prepared.plan), prepared.quantization);
+  prepared.fit.runs_dry = prepared.task.facts.runs_dry;
   prepared.config = std::move(config);
   cut_by_plan(prepared);
   return prepared;
@@ -287,8 +288,10 @@ void fit_threads(Prepared& prepared) {
   DevicePlan& device = prepared.plan.device;
   if (device.device != "cpu" || device.threads == 1) return;
   try {
-    device.threads = try_config(prepared.fit, prepared.config).plan.device.threads;
-  } catch (const std::exception&) {  // a model that cannot be dry-run keeps its threads
+    FitInput dry = prepared.fit;
+    dry.may_probe = false;
+    device.threads = try_config(dry, prepared.config).plan.device.threads;
+  } catch (const std::exception&) {  // a model that cannot run dry keeps its threads
   }
 }
 
