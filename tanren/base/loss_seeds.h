@@ -21,8 +21,8 @@ namespace tanren {
 class LossSeeds {
  public:
   // What divides and scales the term; no value: no backward begins there.
-  using Factor = std::function<std::optional<double>(const std::string& term,
-                                                     const std::string& count_name)>;
+  using Factor =
+      std::function<std::optional<double>(const std::string& term, const std::string& count_name)>;
   explicit LossSeeds(Factor factor) : factor_(std::move(factor)) {}
 
   // 0-dim, without a graph; undefined if no backward begins at the term. Throws what the factor

@@ -122,9 +122,9 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
 
 // What fit_memory says where it has no prediction.
 std::string unknown_because(const Plan& plan) {
-  const auto found =
-      std::find_if(plan.lines.begin(), plan.lines.end(),
-                   [](const PlanLine& line) { return line.key == "predicted_peak"; });
+  const auto found = std::find_if(plan.lines.begin(), plan.lines.end(), [](const PlanLine& line) {
+    return line.key == "predicted_peak";
+  });
   return found == plan.lines.end() ? "" : found->reason;
 }
 

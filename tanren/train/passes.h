@@ -27,9 +27,9 @@ struct PassContext {
 // What a forward leaves for its backward; as long as it lives, so does the forward's graph. Phase
 // and batch outlive it.
 struct ForwardPass {
-  Terms terms = {};                  // with their graphs
-  at::Tensor ids = {};               // of the samples
-  BlockPassages blocks = {};         // that it went through
+  Terms terms = {};                   // with their graphs
+  at::Tensor ids = {};                // of the samples
+  BlockPassages blocks = {};          // that it went through
   std::vector<LossSeeds> seeds = {};  // of each objective
 };
 

@@ -10,8 +10,8 @@
 #include "tanren/train/passes.h"
 #include "tanren/train/prepared.h"
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <gtest/gtest.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -112,8 +112,7 @@ TEST(Seed, of_a_term_is_its_weight_times_the_scale_over_the_global_count) {
 at::Tensor scores_loss(const Batch& batch, const at::Tensor& weight) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const at::Tensor inputs = batch["inputs"].flatten(1).to(weight.scalar_type());
-  return at::cross_entropy_loss(inputs.matmul(weight.t()), batch["labels"], {},
-                                at::Reduction::Sum);
+  return at::cross_entropy_loss(inputs.matmul(weight.t()), batch["labels"], {}, at::Reduction::Sum);
 }
 
 // Its forward computes the gradient along with the loss, as a compiled graph does, and its backward

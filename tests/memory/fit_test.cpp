@@ -301,8 +301,8 @@ class UntraceableTest : public FitTest {
   Task make(const RunConfig& config) const override {
     Task task = FitTest::make(config);
     const at::Tensor weight = task.module->parameters().front();
-    task.phases.front().forward = [this, weight, inner = task.phases.front().forward](
-                                      const Batch& batch) {
+    task.phases.front().forward = [this, weight,
+                                   inner = task.phases.front().forward](const Batch& batch) {
       EXPECT_LT(weight.detach().flatten()[0].item<double>(), 1e9);
       EXPECT_FALSE(is_dry(batch["inputs"])) << "nothing has a value there";
       ++num_forwards_;

@@ -223,8 +223,7 @@ TEST(OwnPlans, of_a_model_that_needs_values_are_made_by_real_steps_and_evaluatio
     return task;
   };
   ASSERT_EQ(program.go("plan"), 0) << program.err;
-  TANREN_EXPECT_CONTAINS(program.out,
-                         "predicted peak of a step (by two steps of 1 and 2 samples)");
+  TANREN_EXPECT_CONTAINS(program.out, "predicted peak of a step (by two steps of 1 and 2 samples)");
   EXPECT_GT(calls, 0);
   ASSERT_EQ(program.go("run"), 0) << program.err;
   EXPECT_EQ(program.attempts(), 4);
