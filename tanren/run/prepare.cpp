@@ -119,8 +119,8 @@ void drop_groups(RunConfig& config) {
 }
 
 // Checks the sizes first: a model that fits no memory is refused before any of it is allocated. If
-// the training state is far below the limit, the full check is skipped. A factory that may keep what
-// it made is not called dry before it has made the real model.
+// the training state is far below the limit, the full check is skipped. A factory that may keep
+// what it made is not called dry before it has made the real model.
 void refuse_too_large(RunConfig config, const Registry& registry, const Machine& machine,
                       const Datasets& datasets) {
   if (!registry.models.makes_anew(config.model.kind)) return;
