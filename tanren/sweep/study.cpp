@@ -117,6 +117,7 @@ void Study::check(const StudyEvent& event) const {
             name + " names a later trial");
     require(event.fork_of.has_value() == event.replaces.has_value(),
             name + " has only one of fork_of and replaces");
+    if (scheduler_->is_external()) return;
     const Decision next = scheduler_->next();
     const auto kind = event.fork_of ? Decision::fork : Decision::start;
     require(next.kind == kind || (kind == Decision::start && next.kind != Decision::fork),
@@ -215,6 +216,7 @@ void Study::apply_end(TrialRecord& record, const StudyEvent& event) {
 }
 
 std::optional<Trial> Study::ask() {
+  if (scheduler_->is_external()) return std::nullopt;
   while (!interrupted_.empty()) {
     const TrialRecord& record = records_[static_cast<size_t>(interrupted_.front())];
     interrupted_.pop_front();
