@@ -187,10 +187,8 @@ TEST_F(StudyJournal, of_another_program_is_read_and_nothing_is_decided_here) {
   }
   append({R"({"start":0,"values":{"rate":"0.1","width":"2"},"until":8})",
           R"({"start":1,"values":{"rate":"5e-01","width":"1"},"until":8})",
-          R"({"report":0,"step":4,"value":1})", R"({"end":0,"step":4,"value":1})",
-          R"({"end":1,"step":4,"value":2.0})",
-          R"({"start":2,"values":{"rate":"0.12","width":"2"},"until":8,"fork_of":0,"replaces":1})",
-          R"({"resume":0,"until":8})"});
+          R"({"report":0,"step":4,"value":1})", R"({"report":1,"step":4,"value":2.0})",
+          R"({"start":2,"values":{"rate":"0.12","width":"2"},"until":8,"fork_of":0,"replaces":1})"});
   {
     Study study(rates(), options);
     EXPECT_FALSE(study.ask());  // also nothing of what ran
@@ -198,6 +196,8 @@ TEST_F(StudyJournal, of_another_program_is_read_and_nothing_is_decided_here) {
     ASSERT_EQ(study.records().size(), 3u);
     EXPECT_EQ(study.records()[0].state, TrialState::running);
     EXPECT_EQ(study.records()[1].outcome, TrialOutcome::stopped);
+    EXPECT_EQ(study.records()[1].state, TrialState::ended);
+    EXPECT_EQ(study.records()[1].value, 2.0);
     EXPECT_EQ(study.records()[2].fork_step, 4);
   }
   append({R"({"start":3,"values":{"rate":"0.7","width":"2"},"until":8})",

@@ -1,0 +1,241 @@
+"""The trials of `tanren sweep` on a Ray cluster (docs/sweep.md).
+
+    python3 -m tanren_ray FILE [--out FOLDER] [--set KEY=VALUE]...
+
+writes the journal that `tanren sweep FOLDER` reports. `from tanren_ray import trainable` is for a Tuner of your own.
+Each node needs ray, and at the same places tanren (in PATH or TANREN) and what FILE names.
+"""
+import argparse, contextlib, ctypes, fcntl, functools, json, math, os, random, shutil, signal, subprocess, sys
+import tempfile, time, tomllib
+try:
+    import optuna, ray
+    from ray import tune
+    from ray.tune.schedulers import ASHAScheduler, PopulationBasedTraining
+    from ray.tune.search.optuna import OptunaSearch
+except ImportError as error:
+    pip = f"{sys.executable} -m pip install 'ray[tune]==2.60.0' optuna==5.0.0"
+    sys.exit(print(f"[sweep] {error}; run: {pip}", file=sys.stderr) or 2)
+
+def setting(file, values, key, default):
+    with open(file, "rb") as text:
+        table, name = key.split(".")
+        return type(default)(values.get(key, tomllib.load(text).get(table, {}).get(name, default)))
+
+def trainable(file, tanren=None, worst=()):
+    """For tune.Tuner: runs of `file`, with what a trial's config has for its keys. Each evaluation is reported with
+    step and checkpoint; of a run that fails outcome and reason, with `worst` or NaN as its metrics."""
+    file, tanren = os.path.abspath(file), tanren or shutil.which(os.environ.get("TANREN", "tanren"))
+    def command(values, verb, *more):
+        sets = {"run.threads": setting(file, values, "run.threads", 0) or 1,
+                "checkpoint.every": setting(file, values, "evaluate.every", 0)} | texts_of(values)
+        return [tanren, verb, file, *more, *(word for each in sets.items() for word in ("--set", "%s=%s" % each))]
+    def resources(values):
+        planned = subprocess.run(command(values, "plan", "--json"), capture_output=True, check=False)
+        plan = json.loads(planned.stdout or "{}")  # else the run says why
+        on_cpu = plan.get("device", {"value": "cpu"})["value"].startswith("cpu")
+        more = {"memory": plan.get("memory", {}).get("peak_bytes", 1)} if on_cpu else {"GPU": 1}
+        return tune.PlacementGroupFactory([{"CPU": setting(file, values, "run.threads", 0) or 1} | more])
+    return tune.with_resources(lambda values: train(command(values, "run", "--quiet"), dict(worst)), resources)
+
+def texts_of(values):
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()
+            if not key.startswith("tanren.")}
+
+def train(command, worst):
+    folder, prctl = tempfile.mkdtemp(prefix="run-", dir=os.getcwd()), ctypes.CDLL(None).prctl
+    last, code, cause = {"loss": math.nan, "step": 0, "folder": os.path.basename(folder)}, None, None
+    with contextlib.ExitStack() as at_end:
+        if checkpoint := tune.get_checkpoint():
+            command += ["--set", f"run.fork_from={at_end.enter_context(checkpoint.as_directory())}"]
+        output = at_end.enter_context(open(folder + "/output.txt", "w+"))
+        child = subprocess.Popen([*command, "--out", folder], stdout=output, stderr=output,
+                                 preexec_fn=lambda: prctl(1, signal.SIGKILL))  # PR_SET_PDEATHSIG: with this thread
+        at_end.callback(child.wait)
+        at_end.callback(child.kill)
+        for step, metrics in evaluations(child, folder + "/log.jsonl"):
+            child.send_signal(signal.SIGSTOP)  # goes on once Ray has decided
+            saved, code = f"{folder}/checkpoints/step-{step}", child.poll()
+            is_saved = os.path.exists(saved + "/COMPLETE")
+            last |= metrics | {"step": step, "is_whole": code == 0}
+            tune.report(last, checkpoint=tune.Checkpoint.from_directory(saved) if is_saved else None)
+            child.send_signal(signal.SIGCONT)
+        if code == 0:
+            return
+        code, said = child.wait(), (output.seek(0), ["", *output.read().splitlines()])[1]
+        if code in (130, -signal.SIGTERM, -signal.SIGINT):
+            raise RuntimeError("a signal stopped the run")  # Ray begins again from the checkpoint
+        with contextlib.suppress(FileNotFoundError), open(folder + "/summary.json") as file:
+            cause = json.load(file).get("cause")
+    outcome = "crashed" if code < 0 else {"non_finite": "diverged", "memory": "out_of_memory"}.get(cause, "failed")
+    failed = {key: math.nan for key, value in last.items() if isinstance(value, float)} | worst
+    reason = signal.Signals(-code).name if code < 0 else said[-1]
+    tune.report(last | failed | {"outcome": outcome, "reason": reason, "done": True})
+
+def evaluations(child, path):
+    """Step and metrics of each evaluation, once the run has gone on behind it or has ended."""
+    log, rest, held = None, "", None
+    while True:
+        is_over = child.poll() is not None
+        log = log or (open(path) if os.path.exists(path) else None)
+        *lines, rest = (rest + (log.read() if log else "")).split("\n")
+        for line in lines:
+            if held:
+                yield held
+            entry = json.loads(line.replace("null", "NaN"))
+            found = entry.get("evaluation", {}).items()
+            held = found and (entry["step"], {key: value for key, value in found if isinstance(value, (int, float))})
+        if is_over:
+            return (yield held) if held else None
+        time.sleep(0.02)
+
+class Recorder(tune.Callback):
+    """Writes the journal (docs/file-formats.md). Where a population changes the config of a Ray trial, that is a
+    trial of its own there, a fork: "tanren.trial" is a config's, and "tanren.is_fork" that it was just changed."""
+    def __init__(self, folder):
+        self.folder, self.now, self.num_trials = folder, {}, 0  # now: the journal's trial of each of Ray
+    def __getstate__(self):  # Ray keeps a copy
+        return {}
+    def setup(self, **_):
+        self.file, self.sum = open(self.folder + "/journal.jsonl", "r+b", buffering=0), 0xCBF29CE484222325
+        fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.head = json.loads(self.summed(self.file.readline()[:-27] + b"}"))
+    def summed(self, line):
+        self.sum = functools.reduce(lambda all, byte: (all ^ byte) * 0x100000001B3 % 2**64, line, self.sum)
+        return b'%s,"sum":"%016x"}\n' % (line[:-1], self.sum)
+    def write(self, **event):
+        line = self.summed(json.dumps(event, separators=(",", ":")).encode())
+        if self.file.write(line) < len(line):
+            raise OSError("the disk is full")
+        os.fdatasync(self.file)
+    def on_trial_start(self, trial, **_):
+        config, own = trial.config, trial.config.get("tanren.trial")
+        fork = {"fork_of": own, "replaces": self.now[trial]} if config.pop("tanren.is_fork", False) else {}
+        if own is None or fork:
+            own, self.num_trials = self.num_trials, self.num_trials + 1
+            values = {one["key"]: texts_of(config)[one["key"]] for one in self.head["space"] if one["key"] in config}
+            self.write(start=own, values=values, until=self.head["steps"], **fork)
+        self.now[trial] = config["tanren.trial"] = own
+    def on_trial_result(self, trial, result, **_):
+        own, value = self.now[trial], result[self.head["metric"]]
+        if "outcome" not in result and math.isfinite(value):
+            self.write(report=own, step=result["step"], value=value)
+        link = f"{self.folder}/trials/{own:04}"
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(link)
+        os.symlink(f"../ray/{trial.trial_id}/{result['folder']}", link)
+    def on_trial_complete(self, trial, **_):
+        last, own = trial.last_result, self.now.pop(trial)
+        value, step = last[self.head["metric"]], self.head["steps"] if last.get("is_whole") else last["step"]
+        if math.isfinite(value):
+            return self.write(end=own, step=step, value=value)
+        how = {"outcome": last.get("outcome", "diverged"), "reason": last.get("reason", f"its value is {value}")}
+        self.write(end=own, step=step, **how)
+    def on_trial_error(self, trial, **_):
+        self.write(end=self.now.pop(trial), step=0, outcome="failed", reason=str(trial.get_error()).split("\n")[-1])
+
+def choices_of(one):
+    if "points" not in one:
+        return one.get("values")
+    low, high, shares = one["low"], one["high"], [i / (one["points"] - 1) for i in range(one["points"])]
+    numbers = [low * (high / low) ** share if one["scale"] == "log" else low + (high - low) * share for share in shares]
+    return list(dict.fromkeys(round(number) if one.get("whole") else min(number, high) for number in numbers))
+
+def suggest(space, trial):
+    point = {}
+    for one in space * len(space):  # a condition may name a later dimension
+        key, (on, _, value) = one["key"], one.get("when", "").partition("=")
+        if key in point or (on and point.get(on) != value):
+            continue
+        kind, suggest_range = (int, trial.suggest_int) if one.get("whole") else (float, trial.suggest_float)
+        point[key] = (trial.suggest_categorical(key, choices_of(one)) if choices_of(one) else
+                      suggest_range(key, kind(one["low"]), kind(one["high"]), log=one["scale"] == "log"))
+
+def mutation(one):
+    kind, name = (int, "randint") if one.get("whole") else (float, "uniform")
+    make = getattr(tune, ("log" if one["scale"] == "log" else "") + name)
+    return make(kind(one["low"]), kind(one["high"]) + (kind is int))
+
+def explore(space, config):
+    for key, one in ((one["key"], one) for one in space if "low" in one):
+        config[key] = type(config[key])(min(max(config[key], one["low"]), one["high"]))
+    return config | {"tanren.is_fork": True}
+
+def name_of(trial):
+    return trial.trial_id
+
+def search(file, folder, sets, tanren):
+    with open(folder + "/journal.jsonl") as journal:
+        head = json.loads(journal.readline())
+    metric, space, seed = head["metric"], head["space"], head["seed"] % 2**32
+    get = functools.partial(setting, file, sets)
+    every, kind, scheduler = get("evaluate.every", 0), get("sweep.scheduler", "none"), None
+    interval = get("sweep.interval", 0) or every
+    if kind == "asha":
+        scheduler = ASHAScheduler(time_attr="step", max_t=head["steps"], reduction_factor=get("sweep.reduction", 4),
+                                  grace_period=get("sweep.first_rung", 0) or every)
+    if kind == "pbt":
+        if any("when" in one for one in space):
+            raise RuntimeError("a population on Ray cannot have dimensions with when; take them out")
+        mutations = {one["key"]: one.get("values") or mutation(one) for one in space}
+        scheduler = PopulationBasedTraining(
+            time_attr="step", perturbation_interval=interval, synch=True, log_config=False,
+            hyperparam_mutations=mutations, custom_explore_fn=functools.partial(explore, space))
+        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(head["trials"])  # all of a population begin
+    os.environ |= {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1"}
+    random.seed(seed)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler,
+               "grid": optuna.samplers.BruteForceSampler}[head["sampler"]](seed=seed)
+    ray.init(logging_level="WARNING")
+    tune.Tuner(
+        trainable(file, tanren, {metric: math.inf if head["mode"] == "min" else -math.inf}), param_space=sets,
+        tune_config=tune.TuneConfig(
+            metric=metric, mode=head["mode"], num_samples=head["trials"], scheduler=scheduler,
+            search_alg=OptunaSearch(functools.partial(suggest, space), metric, head["mode"], sampler=sampler),
+            max_concurrent_trials=kind != "pbt" and get("sweep.concurrent", 0) or None, trial_dirname_creator=name_of),
+        run_config=tune.RunConfig(
+            name="ray", storage_path=folder, stop={"step": head["steps"]}, callbacks=[Recorder(folder)], verbose=1,
+            failure_config=tune.FailureConfig(max_failures=3),
+            checkpoint_config=tune.CheckpointConfig(num_to_keep=interval // max(every, 1) + 2),
+            sync_config=tune.SyncConfig(sync_artifacts=True, sync_artifacts_on_checkpoint=False))).fit()
+
+def main():
+    parser = argparse.ArgumentParser(prog="tanren_ray", description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("FILE")
+    parser.add_argument("--out", help="folder of the sweep (default: sweeps/<run.name>)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    asked, tanren = parser.parse_args(), shutil.which(os.environ.get("TANREN", "tanren"))
+    if tanren is None:
+        return print("[sweep] there is no tanren in PATH; add its folder, or set TANREN to it", file=sys.stderr) or 2
+    sets = [word for each in asked.set for word in ("--set", each)]
+    if code := subprocess.run([tanren, "plan", asked.FILE, "--quiet", *sets], check=False).returncode:
+        return code
+    values = dict(each.split("=", 1) for each in asked.set)
+    name = setting(asked.FILE, values, "run.name", "") or os.path.splitext(os.path.basename(asked.FILE))[0]
+    folder = os.path.abspath(asked.out or "sweeps/" + name)
+    begin = [tanren, "sweep", asked.FILE, "--quiet", "--out", folder, *sets, "--set", "sweep.scheduler=external"]
+    if code := subprocess.run(begin, check=False).returncode:
+        return code
+    with open(folder + "/journal.jsonl") as journal:
+        if len(journal.readlines()) > 1:
+            print(f"[sweep] {folder} has begun; tanren sweep {folder} reports it, --out begins another", file=sys.stderr)
+            return 2
+    child = os.fork()  # a driver whose cluster goes away aborts
+    if child == 0:
+        try:
+            code = search(os.path.abspath(asked.FILE), folder, values, tanren) or 0
+        except Exception as error:
+            code = print(f"[sweep] {error}", file=sys.stderr) or 1
+        finally:
+            os._exit(code)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ray saves and ends
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == 0:
+        return subprocess.run([tanren, "sweep", folder], check=False).returncode
+    print(f"[sweep] Ray did not finish it ({code}); tanren sweep {folder} reports what there is", file=sys.stderr)
+    return 1
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # nodes need not have this file
+if __name__ == "__main__":
+    sys.exit(main())
