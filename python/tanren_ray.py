@@ -5,8 +5,8 @@
 writes the journal that `tanren sweep FOLDER` reports. `from tanren_ray import trainable` is for a Tuner of your own.
 Each node needs ray, and at the same places tanren (in PATH or TANREN) and what FILE names.
 """
-import argparse, contextlib, ctypes, fcntl, functools, json, math, os, random, shutil, signal, subprocess, sys
-import tempfile, time, tomllib
+import argparse, contextlib, ctypes, fcntl, functools, json, math, operator, os, random, shutil, signal
+import subprocess, sys, tempfile, time, tomllib
 try:
     import optuna, ray
     from ray import tune
@@ -35,7 +35,9 @@ def trainable(file, tanren=None, worst=()):
         on_cpu = plan.get("device", {"value": "cpu"})["value"].startswith("cpu")
         more = {"memory": plan.get("memory", {}).get("peak_bytes", 1)} if on_cpu else {"GPU": 1}
         return tune.PlacementGroupFactory([{"CPU": setting(file, values, "run.threads", 0) or 1} | more])
-    return tune.with_resources(lambda values: train(command(values, "run", "--quiet"), dict(worst)), resources)
+    def tanren_run(values):
+        train(command(values, "run", "--quiet"), dict(worst))
+    return tune.with_resources(tanren_run, resources)
 
 def texts_of(values):
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()
@@ -90,12 +92,11 @@ def evaluations(child, path):
 
 class Recorder(tune.Callback):
     """Writes the journal (docs/file-formats.md). Where a population changes the config of a Ray trial, that is a
-    trial of its own there, a fork: "tanren.trial" is a config's, and "tanren.is_fork" that it was just changed."""
+    trial of its own there, a fork. "tanren.trial" of a config is its trial there, or that of the fork's source."""
     def __init__(self, folder):
-        self.folder, self.now, self.num_trials = folder, {}, 0  # now: the journal's trial of each of Ray
-    def __getstate__(self):  # Ray keeps a copy
-        return {}
+        self.folder = folder
     def setup(self, **_):
+        self.now, self.num_trials = {}, 0  # now: the journal's trial of each of Ray
         self.file, self.sum = open(self.folder + "/journal.jsonl", "r+b", buffering=0), 0xCBF29CE484222325
         fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.head = json.loads(self.summed(self.file.readline()[:-27] + b"}"))
@@ -107,18 +108,20 @@ class Recorder(tune.Callback):
         if self.file.write(line) < len(line):
             raise OSError("the disk is full")
         os.fdatasync(self.file)
+    def start(self, trial, **fork):
+        own, config, self.num_trials = self.num_trials, texts_of(trial.config), self.num_trials + 1
+        values = {one["key"]: config[one["key"]] for one in self.head["space"] if one["key"] in config}
+        self.write(start=own, values=values, until=self.head["steps"], **fork)
+        self.now[trial] = trial.config["tanren.trial"] = own
     def on_trial_start(self, trial, **_):
-        config, own = trial.config, trial.config.get("tanren.trial")
-        fork = {"fork_of": own, "replaces": self.now[trial]} if config.pop("tanren.is_fork", False) else {}
-        if own is None or fork:
-            own, self.num_trials = self.num_trials, self.num_trials + 1
-            values = {one["key"]: texts_of(config)[one["key"]] for one in self.head["space"] if one["key"] in config}
-            self.write(start=own, values=values, until=self.head["steps"], **fork)
-        self.now[trial] = config["tanren.trial"] = own
-    def on_trial_result(self, trial, result, **_):
+        if trial not in self.now:  # it has not been paused or lost
+            self.start(trial)
+    def on_trial_result(self, trials, trial, result, **_):
         own, value = self.now[trial], result[self.head["metric"]]
         if "outcome" not in result and math.isfinite(value):
             self.write(report=own, step=result["step"], value=value)
+        for changed in (one for one in trials if one.config.pop("tanren.is_fork", False)):
+            self.start(changed, fork_of=changed.config["tanren.trial"], replaces=self.now[changed])
         link = f"{self.folder}/trials/{own:04}"
         os.makedirs(os.path.dirname(link), exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
@@ -135,11 +138,11 @@ class Recorder(tune.Callback):
         self.write(end=self.now.pop(trial), step=0, outcome="failed", reason=str(trial.get_error()).split("\n")[-1])
 
 def choices_of(one):
-    if "points" not in one:
-        return one.get("values")
-    low, high, shares = one["low"], one["high"], [i / (one["points"] - 1) for i in range(one["points"])]
-    numbers = [low * (high / low) ** share if one["scale"] == "log" else low + (high - low) * share for share in shares]
-    return list(dict.fromkeys(round(number) if one.get("whole") else min(number, high) for number in numbers))
+    count, low, high = one.get("points", 0), one.get("low"), one.get("high")
+    shares = [i / (count - 1) for i in range(count)]
+    numbers = [low * (high / low) ** i if one["scale"] == "log" else low + (high - low) * i for i in shares]
+    numbers = [round(number) if one.get("whole") else min(number, high) for number in numbers]
+    return one.get("values") or list(dict.fromkeys(numbers))
 
 def suggest(space, trial):
     point = {}
@@ -147,53 +150,52 @@ def suggest(space, trial):
         key, (on, _, value) = one["key"], one.get("when", "").partition("=")
         if key in point or (on and point.get(on) != value):
             continue
-        kind, suggest_range = (int, trial.suggest_int) if one.get("whole") else (float, trial.suggest_float)
-        point[key] = (trial.suggest_categorical(key, choices_of(one)) if choices_of(one) else
-                      suggest_range(key, kind(one["low"]), kind(one["high"]), log=one["scale"] == "log"))
+        kind, ask = (int, trial.suggest_int) if one.get("whole") else (float, trial.suggest_float)
+        choices = choices_of(one)
+        point[key] = (trial.suggest_categorical(key, choices) if choices else
+                      ask(key, kind(one["low"]), kind(one["high"]), log=one["scale"] == "log"))
 
-def mutation(one):
+def range_of(one):
     kind, name = (int, "randint") if one.get("whole") else (float, "uniform")
-    make = getattr(tune, ("log" if one["scale"] == "log" else "") + name)
-    return make(kind(one["low"]), kind(one["high"]) + (kind is int))
+    return getattr(tune, "log" * (one["scale"] == "log") + name)(kind(one["low"]), kind(one["high"]) + (kind is int))
 
 def explore(space, config):
     for key, one in ((one["key"], one) for one in space if "low" in one):
         config[key] = type(config[key])(min(max(config[key], one["low"]), one["high"]))
     return config | {"tanren.is_fork": True}
 
-def name_of(trial):
-    return trial.trial_id
-
 def search(file, folder, sets, tanren):
     with open(folder + "/journal.jsonl") as journal:
         head = json.loads(journal.readline())
     metric, space, seed = head["metric"], head["space"], head["seed"] % 2**32
     get = functools.partial(setting, file, sets)
-    every, kind, scheduler = get("evaluate.every", 0), get("sweep.scheduler", "none"), None
+    every, kind, how = get("evaluate.every", 0), get("sweep.scheduler", "none"), {}
     interval = get("sweep.interval", 0) or every
+    random.seed(seed)
     if kind == "asha":
-        scheduler = ASHAScheduler(time_attr="step", max_t=head["steps"], reduction_factor=get("sweep.reduction", 4),
-                                  grace_period=get("sweep.first_rung", 0) or every)
+        how["scheduler"] = ASHAScheduler(
+            time_attr="step", max_t=head["steps"], reduction_factor=get("sweep.reduction", 4),
+            grace_period=get("sweep.first_rung", 0) or every)
     if kind == "pbt":
         if any("when" in one for one in space):
             raise RuntimeError("a population on Ray cannot have dimensions with when; take them out")
-        mutations = {one["key"]: one.get("values") or mutation(one) for one in space}
-        scheduler = PopulationBasedTraining(
+        mutations = {one["key"]: one.get("values") or range_of(one) for one in space}  # draw the first values, too
+        how["scheduler"] = PopulationBasedTraining(
             time_attr="step", perturbation_interval=interval, synch=True, log_config=False,
             hyperparam_mutations=mutations, custom_explore_fn=functools.partial(explore, space))
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(head["trials"])  # all of a population begin
-    os.environ |= {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1"}
-    random.seed(seed)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler,
-               "grid": optuna.samplers.BruteForceSampler}[head["sampler"]](seed=seed)
+    else:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler,
+                   "grid": optuna.samplers.BruteForceSampler}[head["sampler"]](seed=seed)
+        how["search_alg"] = OptunaSearch(functools.partial(suggest, space), metric, head["mode"], sampler=sampler)
+        how["max_concurrent_trials"] = get("sweep.concurrent", 0) or None
     ray.init(logging_level="WARNING")
     tune.Tuner(
         trainable(file, tanren, {metric: math.inf if head["mode"] == "min" else -math.inf}), param_space=sets,
         tune_config=tune.TuneConfig(
-            metric=metric, mode=head["mode"], num_samples=head["trials"], scheduler=scheduler,
-            search_alg=OptunaSearch(functools.partial(suggest, space), metric, head["mode"], sampler=sampler),
-            max_concurrent_trials=kind != "pbt" and get("sweep.concurrent", 0) or None, trial_dirname_creator=name_of),
+            metric=metric, mode=head["mode"], num_samples=head["trials"],
+            trial_dirname_creator=operator.attrgetter("trial_id"), **how),
         run_config=tune.RunConfig(
             name="ray", storage_path=folder, stop={"step": head["steps"]}, callbacks=[Recorder(folder)], verbose=1,
             failure_config=tune.FailureConfig(max_failures=3),
@@ -219,10 +221,11 @@ def main():
         return code
     with open(folder + "/journal.jsonl") as journal:
         if len(journal.readlines()) > 1:
-            print(f"[sweep] {folder} has begun; tanren sweep {folder} reports it, --out begins another", file=sys.stderr)
-            return 2
+            what = f"{folder} has begun; tanren sweep {folder} reports it, and --out begins another"
+            return print(f"[sweep] {what}", file=sys.stderr) or 2
     child = os.fork()  # a driver whose cluster goes away aborts
     if child == 0:
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
         try:
             code = search(os.path.abspath(asked.FILE), folder, values, tanren) or 0
         except Exception as error:
