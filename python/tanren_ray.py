@@ -21,9 +21,9 @@ def setting(file, values, key, default):
         table, name = key.split(".")
         return type(default)(values.get(key, tomllib.load(text).get(table, {}).get(name, default)))
 
-def trainable(file, tanren=None, worst=()):
+def trainable(file, tanren=None, worst=None):
     """For tune.Tuner: runs of `file`, with what a trial's config has for its keys. Each evaluation is reported with
-    step and checkpoint; of a run that fails outcome and reason, with `worst` or NaN as its metrics."""
+    its step and checkpoint. A run that fails raises, or with `worst` reports that, an outcome and a reason."""
     file, tanren = os.path.abspath(file), tanren or shutil.which(os.environ.get("TANREN", "tanren"))
     def command(values, verb, *more):
         sets = {"run.threads": setting(file, values, "run.threads", 0) or 1,
@@ -36,7 +36,7 @@ def trainable(file, tanren=None, worst=()):
         more = {"memory": plan.get("memory", {}).get("peak_bytes", 1)} if on_cpu else {"GPU": 1}
         return tune.PlacementGroupFactory([{"CPU": setting(file, values, "run.threads", 0) or 1} | more])
     def tanren_run(values):
-        train(command(values, "run", "--quiet"), dict(worst))
+        train(command(values, "run", "--quiet"), worst)
     return tune.with_resources(tanren_run, resources)
 
 def texts_of(values):
@@ -45,7 +45,7 @@ def texts_of(values):
 
 def train(command, worst):
     folder, prctl = tempfile.mkdtemp(prefix="run-", dir=os.getcwd()), ctypes.CDLL(None).prctl
-    last, code, cause = {"loss": math.nan, "step": 0, "folder": os.path.basename(folder)}, None, None
+    last, cause = {"step": 0, "folder": os.path.basename(folder)}, None
     with contextlib.ExitStack() as at_end:
         if checkpoint := tune.get_checkpoint():
             command += ["--set", f"run.fork_from={at_end.enter_context(checkpoint.as_directory())}"]
@@ -54,27 +54,28 @@ def train(command, worst):
                                  preexec_fn=lambda: prctl(1, signal.SIGKILL))  # PR_SET_PDEATHSIG: with this thread
         at_end.callback(child.wait)
         at_end.callback(child.kill)
-        for step, metrics in evaluations(child, folder + "/log.jsonl"):
+        for step, metrics, is_last in evaluations(child, folder + "/log.jsonl"):
             child.send_signal(signal.SIGSTOP)  # goes on once Ray has decided
-            saved, code = f"{folder}/checkpoints/step-{step}", child.poll()
+            saved = f"{folder}/checkpoints/step-{step}"
+            last |= metrics | {"step": step, "is_whole": is_last and child.poll() == 0}
             is_saved = os.path.exists(saved + "/COMPLETE")
-            last |= metrics | {"step": step, "is_whole": code == 0}
             tune.report(last, checkpoint=tune.Checkpoint.from_directory(saved) if is_saved else None)
             child.send_signal(signal.SIGCONT)
+        code, said = child.wait(), (output.seek(0), ["", *output.read().splitlines()])[1]
         if code == 0:
             return
-        code, said = child.wait(), (output.seek(0), ["", *output.read().splitlines()])[1]
         if code in (130, -signal.SIGTERM, -signal.SIGINT):
             raise RuntimeError("a signal stopped the run")  # Ray begins again from the checkpoint
         with contextlib.suppress(FileNotFoundError), open(folder + "/summary.json") as file:
             cause = json.load(file).get("cause")
     outcome = "crashed" if code < 0 else {"non_finite": "diverged", "memory": "out_of_memory"}.get(cause, "failed")
-    failed = {key: math.nan for key, value in last.items() if isinstance(value, float)} | worst
     reason = signal.Signals(-code).name if code < 0 else said[-1]
-    tune.report(last | failed | {"outcome": outcome, "reason": reason, "done": True})
+    if worst is None:
+        raise RuntimeError(f"{outcome}: {reason}")
+    tune.report(last | worst | {"outcome": outcome, "reason": reason, "done": True})
 
 def evaluations(child, path):
-    """Step and metrics of each evaluation, once the run has gone on behind it or has ended."""
+    """Step and metrics of each evaluation and whether it is the last, once the run has gone on or has ended."""
     log, rest, held = None, "", None
     while True:
         is_over = child.poll() is not None
@@ -82,12 +83,12 @@ def evaluations(child, path):
         *lines, rest = (rest + (log.read() if log else "")).split("\n")
         for line in lines:
             if held:
-                yield held
+                yield (*held, False)
             entry = json.loads(line.replace("null", "NaN"))
             found = entry.get("evaluation", {}).items()
             held = found and (entry["step"], {key: value for key, value in found if isinstance(value, (int, float))})
         if is_over:
-            return (yield held) if held else None
+            return (yield (*held, True)) if held else None
         time.sleep(0.02)
 
 class Recorder(tune.Callback):
@@ -129,12 +130,15 @@ class Recorder(tune.Callback):
         os.symlink(f"../ray/{trial.trial_id}/{result['folder']}", link)
     def on_trial_complete(self, trial, **_):
         last, own = trial.last_result, self.now.pop(trial)
-        value, step = last[self.head["metric"]], self.head["steps"] if last.get("is_whole") else last["step"]
+        value, step = last.get(self.head["metric"], math.nan), last.get("step", 0)
+        if last.get("is_whole"):  # also where early_stop ended it
+            step = self.head["steps"]
         if math.isfinite(value):
             return self.write(end=own, step=step, value=value)
         how = {"outcome": last.get("outcome", "diverged"), "reason": last.get("reason", f"its value is {value}")}
         self.write(end=own, step=step, **how)
     def on_trial_error(self, trial, **_):
+        self.on_trial_start(trial)  # if it was lost before
         self.write(end=self.now.pop(trial), step=0, outcome="failed", reason=str(trial.get_error()).split("\n")[-1])
 
 def choices_of(one):
