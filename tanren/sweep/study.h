@@ -29,7 +29,7 @@ struct StudyEvent;
 
 struct StudyOptions {
   std::string sampler = "tpe";     // grid, random, tpe
-  std::string scheduler = "none";  // none, asha, pbt
+  std::string scheduler = "none";  // none, asha, pbt, external
   int64_t trials = 0;              // 0: all points of a grid
   bool lower_is_better = true;
   std::string metric = "value";  // what the value is called, for reports
@@ -52,7 +52,8 @@ class Study {
 
   // The next work, whose line is on the disk before it is returned. Empty: nothing until a running
   // trial is told, or nothing any more (is_done()). New trials of the values of an earlier one are
-  // answered by it and never returned. RunError if the journal cannot be written.
+  // answered by it and never returned. RunError if the journal cannot be written. Always empty if
+  // the scheduler is external.
   std::optional<Trial> ask();
 
   // The trial reached trial.until with this value of the metric. One that is not finite means

@@ -32,6 +32,27 @@ class Sweep : public SweepRun {
   }
 };
 
+// Adds lines to a journal, as docs/file-formats.md says for other programs.
+void append(const fs::path& journal, const std::vector<std::string>& objects) {
+  constexpr size_t kSumBytes = 26;
+  uint64_t sum = 0xcbf29ce484222325;
+  const auto add = [&](const std::string& object) {
+    for (const unsigned char c : object) sum = (sum ^ c) * 0x100000001b3;
+  };
+  std::string text = read_file(journal);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    add(line.substr(0, line.size() - kSumBytes) + "}");
+  }
+  for (const std::string& object : objects) {
+    add(object);
+    char digits[17];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(sum));
+    text += object.substr(0, object.size() - 1) + ",\"sum\":\"" + digits + "\"}\n";
+  }
+  std::ofstream(journal) << text;
+}
+
 TEST_F(Sweep, of_a_grid_trains_each_combination_as_an_ordinary_run) {
   write("grid", "sampler = \"grid\"\nkeep = 1",
         dimension("optimizer.learning_rate", kAdam) +
@@ -367,6 +388,28 @@ TEST_F(Sweep, may_grow_and_takes_no_other_config) {
   const auto later = shell(forked_tanren() + " sweep ../s", at("elsewhere"));
   EXPECT_EQ(later.code, 0) << later.output;
   TANREN_EXPECT_CONTAINS(later.output, "../s: 3 trials by loss; 3 have begun, 3 have ended");
+}
+
+TEST_F(Sweep, of_another_program_is_begun_and_reported_here) {
+  write("other", "sampler = \"random\"\nscheduler = \"external\"\ntrials = 2",
+        dimension("optimizer.learning_rate", kRange));
+  const auto begun = tanren("sweep other.toml --out s");
+  ASSERT_EQ(begun.code, 0) << begun.output;
+  TANREN_EXPECT_CONTAINS(begun.output, "no trial yet");
+  ASSERT_EQ(journal("s").size(), 1u);
+  EXPECT_EQ(journal("s")[0]["steps"], 8);
+  EXPECT_EQ(leaderboard("s")["done"], false);
+  EXPECT_FALSE(fs::exists(at("s/trials")));
+  append(at("s/journal.jsonl"), {R"({"start":0,"values":{"optimizer.learning_rate":"0.01"},"until":8})",
+                             R"({"end":0,"step":8,"value":0.5})",
+                             R"({"start":1,"values":{"optimizer.learning_rate":"0.02"},"until":8})",
+                             R"({"end":1,"step":4,"value":0.7})"});
+  const auto reported = tanren("sweep s");
+  ASSERT_EQ(reported.code, 0) << reported.output;
+  EXPECT_EQ(leaderboard("s")["done"], true);
+  EXPECT_EQ(trials("s")[0]["state"], "finished");
+  EXPECT_EQ(trials("s")[1]["state"], "stopped");
+  expect_code("sweep s --set sweep.scheduler=none", 2, {"scheduler: \"external\" → \"none\""});
 }
 
 TEST_F(Sweep, refuses_bad_input_before_anything_is_written) {

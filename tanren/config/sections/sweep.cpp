@@ -45,8 +45,8 @@ void fields(FieldList& add, SweepOptions& o) {
   add("scheduler", &o.scheduler, Identity::free,
       "Which trials go on: none (all), asha (of those that reached a rung, one of "
       "sweep.reduction), pbt (a population, whose worst quarter is replaced by changed copies of "
-      "its "
-      "best).");
+      "its best), external (another program decides and writes the journal, as tanren_ray does; "
+      "tanren sweep reports).");
   add("first_rung", &o.first_rung, Identity::free,
       "asha: steps of the first rung, a multiple of evaluate.every; 0: evaluate.every. Each later "
       "rung has sweep.reduction times the steps.");
@@ -206,6 +206,7 @@ void check_on_evaluations(Problems& p, const RunConfig& config, const std::strin
 
 void check_scheduler(Problems& p, const RunConfig& config) {
   const SweepOptions& o = config.sweep;
+  if (o.scheduler == "external") return;  // the other program reads the keys of its scheduler
   if (o.scheduler == "asha") {
     check_on_evaluations(p, config, "sweep.first_rung", o.first_rung);
     p.within("sweep.reduction", static_cast<double>(o.reduction), 2, 1024, true);
@@ -228,7 +229,7 @@ void check_scheduler(Problems& p, const RunConfig& config) {
 void check_sweep(Problems& p, const RunConfig& config, const std::string& accelerator) {
   const SweepOptions& o = config.sweep;
   p.one_of("sweep.sampler", o.sampler, {"grid", "random", "tpe"});
-  p.one_of("sweep.scheduler", o.scheduler, {"none", "asha", "pbt"});
+  p.one_of("sweep.scheduler", o.scheduler, {"none", "asha", "pbt", "external"});
   p.one_of("sweep.mode", o.mode, {"auto", "min", "max"});
   p.count("sweep.trials", o.trials, 0);
   p.within("sweep.concurrent", static_cast<double>(o.concurrent), 0, kMostAtATime, true);
@@ -266,7 +267,7 @@ void check_sweep(Problems& p, const RunConfig& config, const std::string& accele
             "sweep.space " + dimension.key + ": points are of sampler grid; drop them");
   }
   check_scheduler(p, config);
-  if (o.scheduler != "none") {
+  if (o.scheduler == "asha" || o.scheduler == "pbt") {
     check_steering(p, config, "sweep.", "scheduler", o.metric, o.mode);
   } else {
     p.check(has_evaluation(config.data),

@@ -25,7 +25,7 @@ struct SweepOptions {
   std::string metric = "loss";       // that ranks trials: loss, or one of evaluate.metrics
   std::string mode = "auto";         // auto (by the metric), min, max
   std::string sampler = "tpe";       // grid, random, tpe
-  std::string scheduler = "none";    // none, asha, pbt
+  std::string scheduler = "none";    // none, asha, pbt, external
   int64_t first_rung = 0;            // asha: steps of the first rung; 0: evaluate.every
   int64_t reduction = 4;             // asha: one of so many trials goes on to the next rung
   int64_t interval = 0;              // pbt: steps between exchanges; 0: evaluate.every
