@@ -10,7 +10,6 @@
 // Used by the verb sweep and the files beside this one.
 #pragma once
 
-#include "tanren/base/log.h"
 #include "tanren/sweep/confirmation.h"
 #include "tanren/sweep/corners.h"
 #include "cli/verbs.h"
@@ -18,25 +17,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <string_view>
 
 namespace tanren::cli {
 
 constexpr const char* kSweepSource = "sweep.json";
 constexpr const char* kFound = "find";
-
-// Reading a config says which keys have no meaning beside others. A sweep reads hundreds, and each
-// trial's output has its own.
-class Silence {
- public:
-  Silence() : before_(set_log_sink([](std::string_view) {})) {}
-  ~Silence() { set_log_sink(before_); }
-  Silence(const Silence&) = delete;
-  Silence& operator=(const Silence&) = delete;
-
- private:
-  LogSink before_;
-};
 
 struct SweepPlace {
   std::filesystem::path folder;

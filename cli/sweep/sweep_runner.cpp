@@ -6,6 +6,7 @@
 #include "tanren/plan/probe_machine.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/sweep/sweep_length.h"
+#include "cli/sweep/silence.h"
 #include "cli/sweep/trial_end.h"
 
 #include <fcntl.h>
