@@ -185,10 +185,11 @@ TEST_F(StudyJournal, of_another_program_is_read_and_nothing_is_decided_here) {
     EXPECT_FALSE(study.ask());
     EXPECT_FALSE(study.is_done());
   }
-  append({R"({"start":0,"values":{"rate":"0.1","width":"2"},"until":8})",
-          R"({"start":1,"values":{"rate":"5e-01","width":"1"},"until":8})",
-          R"({"report":0,"step":4,"value":1})", R"({"report":1,"step":4,"value":2.0})",
-          R"({"start":2,"values":{"rate":"0.12","width":"2"},"until":8,"fork_of":0,"replaces":1})"});
+  append(
+      {R"({"start":0,"values":{"rate":"0.1","width":"2"},"until":8})",
+       R"({"start":1,"values":{"rate":"5e-01","width":"1"},"until":8})",
+       R"({"report":0,"step":4,"value":1})", R"({"report":1,"step":4,"value":2.0})",
+       R"({"start":2,"values":{"rate":"0.12","width":"2"},"until":8,"fork_of":0,"replaces":1})"});
   {
     Study study(rates(), options);
     EXPECT_FALSE(study.ask());  // also nothing of what ran

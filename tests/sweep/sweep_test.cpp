@@ -400,10 +400,11 @@ TEST_F(Sweep, of_another_program_is_begun_and_reported_here) {
   EXPECT_EQ(journal("s")[0]["steps"], 8);
   EXPECT_EQ(leaderboard("s")["done"], false);
   EXPECT_FALSE(fs::exists(at("s/trials")));
-  append(at("s/journal.jsonl"), {R"({"start":0,"values":{"optimizer.learning_rate":"0.01"},"until":8})",
-                             R"({"end":0,"step":8,"value":0.5})",
-                             R"({"start":1,"values":{"optimizer.learning_rate":"0.02"},"until":8})",
-                             R"({"end":1,"step":4,"value":0.7})"});
+  append(at("s/journal.jsonl"),
+         {R"({"start":0,"values":{"optimizer.learning_rate":"0.01"},"until":8})",
+          R"({"end":0,"step":8,"value":0.5})",
+          R"({"start":1,"values":{"optimizer.learning_rate":"0.02"},"until":8})",
+          R"({"end":1,"step":4,"value":0.7})"});
   const auto reported = tanren("sweep s");
   ASSERT_EQ(reported.code, 0) << reported.output;
   EXPECT_EQ(leaderboard("s")["done"], true);
