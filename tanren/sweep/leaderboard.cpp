@@ -144,14 +144,6 @@ std::string state_text(const Study& study, const TrialRecord& record) {
   return to_text(own.outcome);
 }
 
-std::string counts_text(const Study& study) {
-  std::map<std::string, int64_t> counts;
-  for (const TrialRecord& record : study.records()) ++counts[state_text(study, record)];
-  std::vector<std::string> parts;
-  for (const auto& [state, count] : counts) parts.push_back(fmt::format("{} {}", count, state));
-  return parts.empty() ? "no trial yet" : join(parts);
-}
-
 std::string leaderboard_json(const Study& study) {
   Json trials = Json::array();
   int64_t rank = 0;
