@@ -20,6 +20,21 @@ class NoInitScope {
   bool before_;
 };
 
+// A NoInitScope in which weights also take no memory: of a tensor of two or more dims the draws
+// return one of its shape whose rows, by a stride of 0 in dim 0, are all the same one. Whoever
+// builds a module in it gives each such parameter other memory (set_data) before it is read.
+class NoWeightsScope {
+ public:
+  NoWeightsScope();
+  ~NoWeightsScope();
+  NoWeightsScope(const NoWeightsScope&) = delete;
+  NoWeightsScope& operator=(const NoWeightsScope&) = delete;
+
+ private:
+  NoInitScope no_init_;
+  bool before_;
+};
+
 // Fill `tensor` from torch's generator, and return it: normal around 0, or uniform in
 // [-bound, bound).
 at::Tensor draw_normal(at::Tensor tensor, double deviation);

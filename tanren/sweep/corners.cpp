@@ -9,6 +9,7 @@
 #include "tanren/config/objective_keys.h"
 #include "tanren/config/read_config.h"
 #include "tanren/config/renamed_keys.h"
+#include "tanren/config/space_rules.h"
 
 #include <algorithm>
 #include <set>
@@ -71,9 +72,8 @@ Space space_of(const RunConfig& config) {
   const std::vector<Field> fields = fields_of(copy);
   for (DimensionOptions& dimension : dimensions) {
     const Field* field = find_field(fields, dimension.key);
-    const bool is_count =
-        field != nullptr && (field->is<int64_t>() || field->is<std::optional<int64_t>>());
-    if (is_count && dimension.values.empty()) dimension.whole = true;
+    const bool are_whole = field != nullptr && takes_whole_numbers(*field);
+    if (are_whole && dimension.values.empty()) dimension.whole = true;
   }
   return Space(std::move(dimensions));
 }

@@ -101,7 +101,7 @@ TEST_F(Corner, every_problem_of_every_corner_is_told_once_with_its_values) {
         "[sweep] optimizer.kind=adamv model.hidden=[32]: optimizer.kind \"adamv\" is unknown; "}) {
     TANREN_EXPECT_CONTAINS(all, line);
   }
-  TANREN_EXPECT_CONTAINS(all, "(nearest: adamw)");
+  TANREN_EXPECT_CONTAINS(all, "(nearest: adam)");
   TANREN_EXPECT_CONTAINS(all, "model.hidden must be a list of whole numbers, not 'many'");
 }
 

@@ -56,7 +56,7 @@ void ParzenMixture::add_range(size_t dimension, const std::vector<const SpacePoi
                           normal_share_below((low - mean) / deviation);
     range.mean.push_back(mean);
     range.deviation.push_back(deviation);
-    range.offset.push_back(-std::log(deviation * inside));
+    range.offset.push_back(-std::log(deviation * inside * std::sqrt(2 * M_PI)));
   };
   const double middle = low + width / 2;
   for (const SpacePoint* point : points) {

@@ -36,19 +36,15 @@ RunConfig small(const std::string& kind, const std::string& mode) {
     config.model.hidden_size = 64;
     config.model.vocab_size = 250;
     if (kind != "lstm") config.model.num_heads = 2;
-    config.data.train.fields = {"inputs: int[64] in [0, 49]", kind == "gpt2"
-                                                                  ? "labels: int[64] in [0, 49]"
+    config.data.train.fields = {"inputs: int[32] in [0, 49]", kind == "gpt2"
+                                                                  ? "labels: int[32] in [0, 49]"
                                                                   : "labels: int[] in [0, 4]"};
     return config;
   }
-  config.data.train.fields = {"inputs: float[3,64,64] in [-1, 1]", "labels: int[] in [0, 4]"};
+  config.data.train.fields = {"inputs: float[3,32,32] in [-1, 1]", "labels: int[] in [0, 4]"};
   config.data.train.samples = 16;
   if (kind == "resnet" || kind == "convnet") config.model.dropout.reset();
-  if (kind == "resnet") config.data.train.fields[0] = "inputs: float[3,48,48] in [-1, 1]";
-  if (kind == "vgg") {
-    config.batch.global_batch = "4";
-    config.data.train.fields[0] = "inputs: float[3,32,32] in [-1, 1]";
-  }
+  if (kind == "vgg") config.batch.global_batch = "4";
   return config;
 }
 

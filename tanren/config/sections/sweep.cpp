@@ -93,10 +93,11 @@ constexpr std::string_view kRates[] = {"model.dropout",           "model.label_s
                                        "model.embedding_dropout", "model.attention_dropout",
                                        "model.residual_dropout",  "model.classifier_dropout"};
 
-bool is_real(const Field& field) { return field.is<double>() || field.is<std::optional<double>>(); }
-bool is_count(const Field& field) {
-  return field.is<int64_t>() || field.is<std::optional<int64_t>>();
+// A text that may be a number.
+bool takes_number(const Field& field) {
+  return field.is<std::string>() && field.info.text == TextKind::number_or_word;
 }
+bool is_real(const Field& field) { return field.is<double>() || field.is<std::optional<double>>(); }
 
 // Keys that change how many steps an epoch has.
 constexpr std::string_view kOfEpochs[] = {
@@ -157,12 +158,12 @@ void check_dimension(Problems& p, const RunConfig& config, const DimensionOption
                    name + ": there is no such key" + advice(d.key, keys_of(fields)));
   }
   const bool is_range = d.low && d.high;
-  p.check(!is_range || is_real(*field) || is_count(*field),
+  p.check(!is_range || is_real(*field) || takes_whole_numbers(*field) || takes_number(*field),
           name + " takes " + type_text(*field) + ", which has no range; give values");
   // The rules of every space say it of a range that asks for whole numbers itself.
   const bool has_whole_ends =
       !is_range || (std::floor(*d.low) == *d.low && std::floor(*d.high) == *d.high);
-  p.check(!is_count(*field) || d.whole || has_whole_ends,
+  p.check(!takes_whole_numbers(*field) || d.whole || has_whole_ends,
           name + " takes whole numbers; give whole ends");
   const SweepOptions& o = config.sweep;
   p.check(o.scheduler != "pbt" || keeps_shapes(*field),
