@@ -1,6 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/sweep/leaderboard.h"
+#include "tanren/sweep/sweep_length.h"
 #include "cli/launch/child_processes.h"
 #include "cli/sweep/find_rate.h"
 #include "cli/sweep/planned_steps.h"
@@ -32,7 +33,7 @@ int64_t num_ended(const Study& study) {
                        [](const TrialRecord& record) { return record.state == TrialState::ended; });
 }
 
-void say_what_begins(const SweepPlace& place, const Study& study, const SweepReport& report) {
+void say_what_begins(const SweepPlace& place, const Study& study, SweepReport& report) {
   const auto places = shares_of(place.config, 1).size();
   const std::string at_a_time = places > 1 ? fmt::format(", {} at a time", places) : "";
   const auto begun = std::ssize(study.records());
@@ -43,6 +44,7 @@ void say_what_begins(const SweepPlace& place, const Study& study, const SweepRep
 }
 
 int say_end(const SweepPlace& place, const Study& study, const Arguments& arguments) {
+  const bool is_external = study.options().scheduler == "external";
   if (arguments.json) {
     std::cout << leaderboard_json(study);
   } else if (!arguments.quiet) {
@@ -50,15 +52,16 @@ int say_end(const SweepPlace& place, const Study& study, const Arguments& argume
   }
   const TrialRecord* best = study.best();
   if (best == nullptr) {
+    if (is_external && !study.is_done()) return 0;  // another program goes on with it
     throw RunError("[sweep] no trial came to a value; " +
                    (place.folder / "leaderboard.txt").string() + " says why each ended");
   }
   if (arguments.json || arguments.quiet) return 0;
   const std::string link = (place.folder / "best").string();
   std::cout << fmt::format(
-      "best: trial {:04}, {} {}\nnext: {} eval {}  |  the trials: {} runs {}\n", best->id,
-      study.options().metric, shown(*best->value), arguments.program, link, arguments.program,
-      place.trials().string());
+      "best: trial {:04}, {} {}\nnext: {} eval {}  |  the trials: {} runs {}  |  the page: {}\n",
+      best->id, study.options().metric, shown(*best->value), arguments.program, link,
+      arguments.program, place.trials().string(), (place.folder / "sweep.html").string());
   return 0;
 }
 

@@ -135,18 +135,26 @@ SweepPlace read_sweep(const Arguments& arguments, const Registry& registry) {
   return place;
 }
 
+fs::path SweepPlace::confirming(const ConfirmingRun& run) const {
+  const std::string whose = run.trial ? fmt::format("{:04}", *run.trial) : "file";
+  return folder / "confirm" / fmt::format("{}-seed-{}", whose, run.seed);
+}
+
 void check_trials(const SweepPlace& place, int64_t num_trials) {
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(place.trials(), none)) {
-    const std::string name = entry.path().filename().string();
-    int64_t id = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
-    const bool is_trial = error == std::errc() && end == name.data() + name.size();
-    if (!is_trial || id < num_trials) continue;
-    throw InputError(fmt::format(
-        "[sweep] {} has {} trials, and {} is there; put back the journal that belongs to it, or "
-        "begin another sweep in another folder",
-        place.journal().string(), num_trials, entry.path().string()));
+  for (const fs::path& parent : {place.trials(), place.folder / "confirm"}) {
+    for (const auto& entry : fs::directory_iterator(parent, none)) {
+      const std::string name = entry.path().filename().string();
+      const std::string number = name.substr(0, name.find("-seed-"));
+      int64_t id = 0;  // that of the file is as good as of the first trial
+      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
+      const bool is_trial = error == std::errc() && end == number.data() + number.size();
+      if ((!is_trial && number != "file") || id < num_trials) continue;
+      throw InputError(fmt::format(
+          "[sweep] {} has {} trials, and {} is there; put back the journal that belongs to it, or "
+          "begin another sweep in another folder",
+          place.journal().string(), num_trials, entry.path().string()));
+    }
   }
 }
 
@@ -155,30 +163,6 @@ void write_source(const SweepPlace& place) {
                                        {"sets", place.source.sets},
                                        {"text", place.source.text}};
   write_file(place.folder / kSweepSource, exact_json_text(json, 2) + "\n");
-}
-
-namespace {
-
-bool is_searched(const RunConfig& config, std::string_view key) {
-  const auto& space = config.sweep.space;
-  return std::any_of(space.begin(), space.end(),
-                     [&](const DimensionOptions& dimension) { return dimension.key == key; });
-}
-
-}  // namespace
-
-int64_t steps_of(const RunConfig& config) {
-  return is_searched(config, "run.steps") ? 0 : config.run.steps.value_or(0);
-}
-
-bool needs_planned_steps(const RunConfig& config) {
-  if (steps_of(config) > 0) return false;
-  const auto& space = config.sweep.space;
-  return config.sweep.scheduler != "none" ||
-         std::none_of(space.begin(), space.end(), [](const DimensionOptions& dimension) {
-           const std::string& key = dimension.key;
-           return key.starts_with("run.") || key.starts_with("batch.") || key.starts_with("data.");
-         });
 }
 
 }  // namespace tanren::cli

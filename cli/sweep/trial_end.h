@@ -58,5 +58,7 @@ TrialEnd checked(const TrialEnd& end, const Trial& trial, const std::filesystem:
 // goal. A run that ended before its goal, by early_stop, is told as if it had come there with its
 // last value.
 void tell_reached(Study& study, const Trial& trial, const std::filesystem::path& folder);
+// The same of a confirming run, which goes to its end: its last value.
+void tell_reached(Study& study, const ConfirmingRun& run, const std::filesystem::path& folder);
 
 }  // namespace tanren::cli

@@ -216,6 +216,7 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "sweep.timeout",
                                             "sweep.keep",
                                             "sweep.find",
+                                            "sweep.confirm",
                                             "sweep.space"}));
 }
 

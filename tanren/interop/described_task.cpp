@@ -18,7 +18,6 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -171,8 +170,7 @@ QuantizeNote check_described(const ModelDescription& description, const Safetens
   QuantizeNote note = quantize_note(read.metadata, what);
   const TensorMap& tensors = read.tensors;
   const ModelOptions& options = description.config.model;
-  const auto own = ModelRegistry().kinds();
-  if (std::find(own.begin(), own.end(), options.kind) == own.end()) return note;
+  if (!models.makes_anew(options.kind)) return note;
   // Each layer costs a few objects even if its weights take no memory.
   if (options.num_layers > static_cast<int64_t>(tensors.size())) {
     refuse_description(what, fmt::format("asks for {} layers, there are {} tensors",
@@ -202,7 +200,7 @@ Task build_described(const ModelOptions& options, const DataInfo& info, const Sa
   Task task;
   {
     std::optional<NoWeightsScope> no_weights;
-    if (models.is_of_the_zoo(options.kind)) no_weights.emplace();
+    if (models.makes_anew(options.kind)) no_weights.emplace();
     task = models.make(options, info);
   }
   check_file(*task.module, read, note, what);

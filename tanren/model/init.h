@@ -8,7 +8,8 @@
 namespace tanren {
 
 // While one stands, draw_normal and draw_uniform of this thread leave tensors as they are: for
-// models whose weights a file replaces. Only kinds of the zoo draw all their weights here.
+// models whose weights a file replaces. Kinds that draw all weights here say so
+// (KindTraits::makes_anew).
 class NoInitScope {
  public:
   NoInitScope();

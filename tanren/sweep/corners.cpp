@@ -5,6 +5,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/config/fields.h"
+#include "tanren/config/identity.h"
 #include "tanren/config/metric_mode.h"
 #include "tanren/config/objective_keys.h"
 #include "tanren/config/read_config.h"
@@ -140,6 +141,10 @@ RunConfig trial_config(const ConfigSource& source, const TrialValues& values,
   config.sweep = {};
   std::erase_if(config.asked, [](const std::string& key) { return key.starts_with("sweep."); });
   return config;
+}
+
+bool is_as_written(const ConfigSource& source, const TrialValues& values, const KnownKinds& known) {
+  return all_changes(trial_config(source, {}, known), trial_config(source, values, known)).empty();
 }
 
 std::vector<SpacePoint> corners_of(const Space& space, int64_t most) {

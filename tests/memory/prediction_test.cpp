@@ -141,12 +141,15 @@ TEST_F(PredictionTest, is_made_on_any_rank_dry_and_by_real_steps) {
   const auto config = small("mlp", "fp32");
   const auto dataset = open_dataset(config.data.train, "data.train");
   const auto make_task = [&] { return build_task(config, ModelRegistry(), *dataset); };
-  const StepPredictor predictor(make_task, *dataset);
   install_cpu_allocator();
   for (const int rank : {0, 1}) {
     const Plan plan = rank_plan(config, make_task(), *dataset, rank, /*world_size=*/2);
-    EXPECT_GT(predictor.step(plan).peak_bytes, 0) << rank;
-    EXPECT_GT(predictor.probed_step(plan).peak_bytes, 0) << rank;
+    for (const bool runs_dry : {true, false}) {
+      const StepPredictor predictor(make_task, *dataset, {.runs_dry = runs_dry});
+      const MemoryPrediction prediction = predictor.step(plan);
+      EXPECT_GT(prediction.peak_bytes, 0) << rank;
+      EXPECT_EQ(prediction.is_dry, runs_dry) << rank;
+    }
   }
 }
 
