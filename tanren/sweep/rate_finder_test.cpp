@@ -14,7 +14,7 @@
 namespace tanren {
 namespace {
 
-constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 // JSON has no NaN and infinity; the fixture has texts in their place.
 std::vector<double> numbers_of(const nlohmann::json& json) {
@@ -22,7 +22,7 @@ std::vector<double> numbers_of(const nlohmann::json& json) {
   for (const auto& entry : json) {
     const bool is_infinite = entry.is_string() && entry == "inf";
     numbers.push_back(is_infinite         ? std::numeric_limits<double>::infinity()
-                      : entry.is_string() ? kNoNumber
+                      : entry.is_string() ? kNotANumber
                                           : entry.get<double>());
   }
   return numbers;
@@ -85,7 +85,7 @@ TEST(RateFinder, suggests_nothing_of_losses_that_are_too_few_or_rise) {
   EXPECT_TRUE(suggest_rates(finder_rates(), trend_of(falling)).steepest);
   for (int i = 0; i < 40; ++i) rising.push_back(1 + 0.01 * i);
   EXPECT_FALSE(suggest_rates(finder_rates(), trend_of(rising)).valley);
-  EXPECT_FALSE(suggest_rates({1e-8}, trend_of({kNoNumber})).steepest);
+  EXPECT_FALSE(suggest_rates({1e-8}, trend_of({kNotANumber})).steepest);
 }
 
 TEST(RateFinder, takes_no_loss_below_0_for_a_divergence) {
@@ -109,7 +109,7 @@ RateReport report_of(const std::vector<double>& losses) {
 TEST(RateReport, has_lines_of_toml_of_which_one_is_no_comment) {
   std::vector<double> losses;
   for (int i = 0; i < 80; ++i) losses.push_back(i < 40 ? 2.3 : 2.3 - 0.05 * (i - 40));
-  losses.push_back(kNoNumber);
+  losses.push_back(kNotANumber);
   RateReport report = report_of(losses);
   report.end = "the loss is not finite";
   ASSERT_TRUE(report.suggestion.valley);
@@ -140,7 +140,7 @@ TEST(RateReport, has_lines_of_toml_of_which_one_is_no_comment) {
 }
 
 TEST(RateReport, of_losses_that_tell_nothing_says_so) {
-  RateReport report = report_of({kNoNumber});
+  RateReport report = report_of({kNotANumber});
   report.begun = 0;
   const std::string text = rate_report_text(report);
   TANREN_EXPECT_CONTAINS(text, ", from the beginning\n");
