@@ -31,7 +31,7 @@ class ParzenMixture {
  private:
   // The kernels in one dimension.
   struct Range {
-    std::vector<double> mean, deviation;  // scaled
+    std::vector<double> mean, precision;  // scaled; precision: 1 / deviation
     std::vector<double> offset;           // of the log density: - log(deviation × share inside)
   };
   struct Choices {

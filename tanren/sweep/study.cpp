@@ -136,6 +136,10 @@ void Study::check(const StudyEvent& event) const {
             name + " forks, and the scheduler has another fork");
     return;
   }
+  if (event.kind == StudyEvent::confirm) {
+    const std::string problem = problem_of(*this, confirmed_of(event).run);
+    return require(problem.empty(), problem);
+  }
   require(is_there(event.trial), name + " never started");
   const TrialState state = records_[static_cast<size_t>(event.trial)].state;
   if (event.kind != StudyEvent::resume) {
@@ -154,6 +158,7 @@ void Study::write(const StudyEvent& event) {
 void Study::apply(const StudyEvent& event) {
   if (event.kind == StudyEvent::grow) return scheduler_->grow(event.trial);
   if (event.kind == StudyEvent::start) return apply_start(event);
+  if (event.kind == StudyEvent::confirm) return confirmed_.push_back(confirmed_of(event));
   TrialRecord& record = records_[static_cast<size_t>(event.trial)];
   if (event.kind == StudyEvent::end) return apply_end(record, event);
   if (event.kind == StudyEvent::report) {
@@ -337,6 +342,13 @@ void Study::report(const Trial& trial, int64_t step, double value) {
   const bool is_new = record.metrics.empty() || step > record.metrics.back().first;
   if (!is_new || !std::isfinite(value)) return;
   write({.kind = StudyEvent::report, .trial = record.id, .step = step, .value = value});
+}
+
+void Study::confirm(const Confirmed& end) {
+  if (const std::string problem = problem_of(*this, end.run); !problem.empty()) {
+    throw ConfigError("[sweep] " + problem + "; tell what runs_to_confirm() returns, and once");
+  }
+  write(event_of(end));
 }
 
 bool Study::is_done() const {

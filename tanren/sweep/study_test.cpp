@@ -150,7 +150,7 @@ TEST_F(StudyJournal, a_line_that_is_not_of_the_study_is_told_with_its_number) {
            {"{\"end\":3,\"step\":0,\"value\":1}", "trial 3 never started"},
            {"{\"start\":1,\"values\":{},\"until\":0}", "trial 1 starts where trial 0 is the next"},
            {"{\"start\":0,\"values\":{\"rate\":\"7\"},\"until\":0}", "rate=7 is not in the space"},
-           {"{\"begin\":0}", "is none of start, report, resume, end, trials"},
+           {"{\"begin\":0}", "is none of start, report, resume, end, trials, confirm"},
            {"[1}", "is no JSON object"}}) {
     const std::string before = read_file(file_);
     Journal(file_).append(line, false);
@@ -185,10 +185,11 @@ TEST_F(StudyJournal, of_another_program_is_read_and_nothing_is_decided_here) {
     EXPECT_FALSE(study.ask());
     EXPECT_FALSE(study.is_done());
   }
-  append({R"({"start":0,"values":{"rate":"0.1","width":"2"},"until":8})",
-          R"({"start":1,"values":{"rate":"5e-01","width":"1"},"until":8})",
-          R"({"report":0,"step":4,"value":1})", R"({"report":1,"step":4,"value":2.0})",
-          R"({"start":2,"values":{"rate":"0.12","width":"2"},"until":8,"fork_of":0,"replaces":1})"});
+  append(
+      {R"({"start":0,"values":{"rate":"0.1","width":"2"},"until":8})",
+       R"({"start":1,"values":{"rate":"5e-01","width":"1"},"until":8})",
+       R"({"report":0,"step":4,"value":1})", R"({"report":1,"step":4,"value":2.0})",
+       R"({"start":2,"values":{"rate":"0.12","width":"2"},"until":8,"fork_of":0,"replaces":1})"});
   {
     Study study(rates(), options);
     EXPECT_FALSE(study.ask());  // also nothing of what ran

@@ -1,110 +1,24 @@
 #include "tanren/sweep/parzen.h"
 #include "tanren/sweep/sampler.h"
+#include "tests/support/search_functions.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <functional>
-#include <limits>
 
 namespace tanren {
 namespace {
 
-using Cost = std::function<double(const SpacePoint&)>;
+using testing::branin;
+using testing::mixed;
+using testing::search;
 
-struct TestFunction {
-  const char* name;
-  Space space;
-  Cost cost;  // above its minimum
-};
-
-// Dixon and Szegő's function of two numbers; least 0.397887.
-double branin(const SpacePoint& p) {
-  const double b = 5.1 / (4 * M_PI * M_PI), c = 5 / M_PI;
-  const double parabola = p[1] - b * p[0] * p[0] + c * p[0] - 6;
-  return parabola * parabola + 10 * (1 - 1 / (8 * M_PI)) * std::cos(p[0]) + 10 - 0.397887;
-}
-
-// Of six numbers in [0, 1]; least -3.32237.
-double hartmann6(const SpacePoint& p) {
-  constexpr double kWeights[] = {1, 1.2, 3, 3.2};
-  constexpr double kScales[4][6] = {{10, 3, 17, 3.5, 1.7, 8},
-                                    {0.05, 10, 17, 0.1, 8, 14},
-                                    {3, 3.5, 1.7, 10, 17, 8},
-                                    {17, 8, 0.05, 10, 0.1, 14}};
-  constexpr double kCentres[4][6] = {{0.1312, 0.1696, 0.5569, 0.0124, 0.8283, 0.5886},
-                                     {0.2329, 0.4135, 0.8307, 0.3736, 0.1004, 0.9991},
-                                     {0.2348, 0.1451, 0.3522, 0.2883, 0.3047, 0.6650},
-                                     {0.4047, 0.8828, 0.8732, 0.5743, 0.1091, 0.0381}};
-  double sum = 0;
-  for (int i = 0; i < 4; ++i) {
-    double distance = 0;
-    for (int j = 0; j < 6; ++j) {
-      const double way = p[static_cast<size_t>(j)] - kCentres[i][j];
-      distance += kScales[i][j] * way * way;
-    }
-    sum += kWeights[i] * std::exp(-distance);
-  }
-  return 3.32237 - sum;
-}
-
-// A rate whose best value hangs on the kind, whole layers, and a momentum that sgd alone has.
-double mixed(const SpacePoint& p) {
-  constexpr std::array<double, 3> kBest{-3, -1, -4}, kExtra{0.3, 0, 0.6};
-  const auto kind = static_cast<size_t>(p[2]);
-  const double rate = std::log10(p[0]) - kBest[kind], layers = p[1] - 5;
-  const double momentum = kind == 1 ? p[3] - 0.9 : 0;
-  return kExtra[kind] + 0.5 * rate * rate + 0.1 * layers * layers + 8 * momentum * momentum;
-}
-
-std::vector<TestFunction> test_functions() {
-  std::vector<DimensionOptions> six;
-  for (int i = 0; i < 6; ++i) six.push_back({.key = std::to_string(i), .low = 0.0, .high = 1.0});
-  return {{"branin",
-           Space({{.key = "x", .low = -5.0, .high = 10.0}, {.key = "y", .low = 0.0, .high = 15.0}}),
-           branin},
-          {"hartmann6", Space(six), hartmann6},
-          {"mixed",
-           Space({{.key = "rate", .low = 1e-5, .high = 1.0, .scale = "log"},
-                  {.key = "layers", .low = 1.0, .high = 8.0, .whole = true},
-                  {.key = "kind", .values = {"adamw", "sgd", "lion"}},
-                  {.key = "momentum", .low = 0.5, .high = 0.99, .when = "kind=sgd"}}),
-           mixed}};
-}
-
-// The records of a search by `sampler`, told one after the other.
-std::vector<TrialRecord> search(const Sampler& sampler, const Space& space, const Cost& cost,
-                                int64_t trials) {
-  std::vector<TrialRecord> records;
-  for (int64_t id = 0; id < trials; ++id) {
-    TrialRecord record;
-    record.id = id;
-    record.point = sampler.propose(space, id, records);
-    record.state = TrialState::ended;
-    record.value = cost(record.point);
-    records.push_back(std::move(record));
-  }
-  return records;
-}
-
-double median_regret(const std::string& sampler, const TestFunction& function) {
-  std::vector<double> regrets;
-  for (uint64_t seed = 0; seed < 20; ++seed) {
-    const auto one = make_sampler({.kind = sampler, .seed = seed});
-    double least = std::numeric_limits<double>::infinity();
-    for (const auto& record : search(*one, function.space, function.cost, 100)) {
-      least = std::min(least, *record.value);
-    }
-    regrets.push_back(least);
-  }
-  std::sort(regrets.begin(), regrets.end());
-  return (regrets[9] + regrets[10]) / 2;
+double median_regret(const std::string& sampler, const testing::SearchFunction& function) {
+  return testing::median_of_sorted(testing::regrets_of(sampler, function, 20, 100));
 }
 
 TEST(Tpe, finds_better_points_than_random_draws_on_smooth_and_on_mixed_functions) {
-  for (const TestFunction& function : test_functions()) {
+  for (const testing::SearchFunction& function : testing::search_functions()) {
     const double tpe = median_regret("tpe", function), random = median_regret("random", function);
     EXPECT_GE(tpe, -1e-5) << function.name;
     EXPECT_LT(tpe, random / 2) << function.name;
@@ -112,8 +26,8 @@ TEST(Tpe, finds_better_points_than_random_draws_on_smooth_and_on_mixed_functions
 }
 
 TEST(Tpe, begins_with_ten_random_trials) {
-  const TestFunction function = test_functions()[0];
-  const auto tpe = search(*make_tpe_sampler(3, true), function.space, function.cost, 12);
+  const testing::SearchFunction function = branin();
+  const auto tpe = search(*make_tpe_sampler(3, true), function, 12);
   for (int64_t id = 0; id < 10; ++id) {
     EXPECT_EQ(tpe[static_cast<size_t>(id)].point, random_point(function.space, 3, id));
   }
@@ -121,11 +35,9 @@ TEST(Tpe, begins_with_ten_random_trials) {
 }
 
 TEST(Tpe, looks_for_the_highest_value_if_that_is_best) {
-  const TestFunction function = test_functions()[2];
-  const auto least = search(*make_tpe_sampler(3, true), function.space, function.cost, 30);
-  const auto most = search(
-      *make_tpe_sampler(3, false), function.space,
-      [&](const SpacePoint& point) { return -function.cost(point); }, 30);
+  const testing::SearchFunction function = mixed();
+  const auto least = search(*make_tpe_sampler(3, true), function, 30);
+  const auto most = search(*make_tpe_sampler(3, false), function, 30, -1);
   for (size_t i = 0; i < least.size(); ++i) {
     EXPECT_EQ(function.space.values_of(most[i].point), function.space.values_of(least[i].point));
   }

@@ -62,6 +62,7 @@ TEST_F(Sweep, of_a_grid_trains_each_combination_as_an_ordinary_run) {
   TANREN_EXPECT_CONTAINS(result.output, "s: 4 trials by loss");
   TANREN_EXPECT_CONTAINS(result.output, "trial 0001: begins until step 8: ");
   TANREN_EXPECT_CONTAINS(result.output, "TRIALS BY LOSS");
+  TANREN_EXPECT_CONTAINS(result.output, "the page: s/sweep.html");
   EXPECT_EQ(leaderboard("s")["done"], true);
   const auto all = trials("s");
   ASSERT_EQ(all.size(), 4u);
@@ -91,10 +92,33 @@ TEST_F(Sweep, of_a_grid_trains_each_combination_as_an_ordinary_run) {
   const auto evaluated = tanren("eval s/best --json");
   ASSERT_EQ(evaluated.code, 0) << evaluated.output;
   EXPECT_EQ(nlohmann::json::parse(evaluated.output)["evaluate.loss"], best["value"]);
+  // The page has the same numbers.
+  const auto page = page_data("s");
+  ASSERT_EQ(page["trials"].size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    for (const char* key : {"trial", "state", "value", "step", "values", "metrics"}) {
+      EXPECT_EQ(page["trials"][i][key], leaderboard("s")["trials"][i][key]) << key;
+    }
+  }
+  const std::string html = read_file(at("s/sweep.html"));
+  const auto rate = best["values"]["optimizer.learning_rate"].get<std::string>();
+  const auto hidden = best["values"]["model.hidden"].get<std::string>();
+  TANREN_EXPECT_CONTAINS(
+      html, "--set optimizer.learning_rate=" + rate + " --set 'model.hidden=" + hidden + "'");
+  TANREN_EXPECT_CONTAINS(
+      html, "[optimizer]\nlearning_rate = " + rate + "\n\n[model]\nhidden = " + hidden);
+  const auto time = nlohmann::json::parse(read_file(at("s/time.json")));
+  EXPECT_GT(time["seconds"], 0.0);
+  EXPECT_GT(time["cpu_seconds"], 0.0);
   // The last place in the table says nothing new: all is done.
+  fs::remove(at("s/sweep.html"));
   const auto again = tanren("sweep s");
   EXPECT_EQ(again.code, 0) << again.output;
   EXPECT_EQ(again.output.find("begins"), std::string::npos) << again.output;
+  EXPECT_EQ(page_data("s"), page);
+  const auto later = nlohmann::json::parse(read_file(at("s/time.json")));
+  EXPECT_GT(later["seconds"], time["seconds"]);
+  EXPECT_EQ(later["cpu_seconds"], time["cpu_seconds"]);
 }
 
 TEST_F(Sweep, by_halves_pauses_trials_and_resumes_the_best_as_if_never_paused) {
@@ -280,6 +304,7 @@ TEST_F(Sweep, saves_its_trials_at_an_interrupt_and_is_alone_in_its_folder) {
     EXPECT_EQ(trials("s")[static_cast<size_t>(id)]["state"], "running");
     const auto summary = nlohmann::json::parse(read_file(at("s" + trial(id)) / "summary.json"));
     EXPECT_EQ(summary["status"], "stopped");
+    EXPECT_EQ(page_data("s")["trials"][static_cast<size_t>(id)]["state"], "running");
   }
   const auto last = tanren("sweep s");
   ASSERT_EQ(last.code, 0) << last.output;
@@ -375,10 +400,11 @@ TEST_F(Sweep, of_another_program_is_begun_and_reported_here) {
   EXPECT_EQ(journal("s")[0]["steps"], 8);
   EXPECT_EQ(leaderboard("s")["done"], false);
   EXPECT_FALSE(fs::exists(at("s/trials")));
-  append(at("s/journal.jsonl"), {R"({"start":0,"values":{"optimizer.learning_rate":"0.01"},"until":8})",
-                             R"({"end":0,"step":8,"value":0.5})",
-                             R"({"start":1,"values":{"optimizer.learning_rate":"0.02"},"until":8})",
-                             R"({"end":1,"step":4,"value":0.7})"});
+  append(at("s/journal.jsonl"),
+         {R"({"start":0,"values":{"optimizer.learning_rate":"0.01"},"until":8})",
+          R"({"end":0,"step":8,"value":0.5})",
+          R"({"start":1,"values":{"optimizer.learning_rate":"0.02"},"until":8})",
+          R"({"end":1,"step":4,"value":0.7})"});
   const auto reported = tanren("sweep s");
   ASSERT_EQ(reported.code, 0) << reported.output;
   EXPECT_EQ(leaderboard("s")["done"], true);

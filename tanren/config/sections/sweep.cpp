@@ -63,6 +63,13 @@ void fields(FieldList& add, SweepOptions& o) {
       "Seconds after which a trial without a log line and processor time is ended; 0: never.");
   add("keep", &o.keep, Identity::free,
       "Of so many of the best trials, and of paused ones, checkpoints and weights stay, ≥ 1.");
+  add("find", &o.find, Identity::free,
+      "learning_rate: tanren sweep finds it by 100 updates in memory, without trials, from a "
+      "config "
+      "or a run folder.");
+  add("confirm", &o.confirm, Identity::free,
+      "Other seeds, ≥ 2, with which the best 3 trials and the file's own values run again at last: "
+      "what of their difference is noise. 0: none.");
   add("space", &o.space, Identity::free,
       "Tables [[sweep.space]], a dimension each. With them the config is one for tanren sweep; "
       "tanren run trains it as it stands.");
@@ -83,16 +90,18 @@ bool may_not_have(std::string_view key) {
 }
 
 constexpr double kMostAtATime = 512;
+constexpr double kMostSeeds = 1000;
 
 // Rates of a model, which have no tensors.
 constexpr std::string_view kRates[] = {"model.dropout",           "model.label_smoothing",
                                        "model.embedding_dropout", "model.attention_dropout",
                                        "model.residual_dropout",  "model.classifier_dropout"};
 
-bool is_real(const Field& field) { return field.is<double>() || field.is<std::optional<double>>(); }
-bool is_count(const Field& field) {
-  return field.is<int64_t>() || field.is<std::optional<int64_t>>();
+// A text that may be a number.
+bool takes_number(const Field& field) {
+  return field.is<std::string>() && field.info.text == TextKind::number_or_word;
 }
+bool is_real(const Field& field) { return field.is<double>() || field.is<std::optional<double>>(); }
 
 // Keys that change how many steps an epoch has.
 constexpr std::string_view kOfEpochs[] = {
@@ -152,13 +161,15 @@ void check_dimension(Problems& p, const RunConfig& config, const DimensionOption
     return p.check(is_entry(fields, d.key),
                    name + ": there is no such key" + advice(d.key, keys_of(fields)));
   }
+  p.check(config.sweep.confirm == 0 || d.key != "run.seed",
+          name + ": sweep.confirm sets the seed; drop one of them");
   const bool is_range = d.low && d.high;
-  p.check(!is_range || is_real(*field) || is_count(*field),
+  p.check(!is_range || is_real(*field) || takes_whole_numbers(*field) || takes_number(*field),
           name + " takes " + type_text(*field) + ", which has no range; give values");
   // The rules of every space say it of a range that asks for whole numbers itself.
   const bool has_whole_ends =
       !is_range || (std::floor(*d.low) == *d.low && std::floor(*d.high) == *d.high);
-  p.check(!is_count(*field) || d.whole || has_whole_ends,
+  p.check(!takes_whole_numbers(*field) || d.whole || has_whole_ends,
           name + " takes whole numbers; give whole ends");
   const SweepOptions& o = config.sweep;
   p.check(o.scheduler != "pbt" || keeps_shapes(*field),
@@ -224,6 +235,12 @@ void check_sweep(Problems& p, const RunConfig& config, const std::string& accele
   p.within("sweep.concurrent", static_cast<double>(o.concurrent), 0, kMostAtATime, true);
   p.count("sweep.timeout", o.timeout, 0);
   p.count("sweep.keep", o.keep, 1);
+  if (!o.find.empty()) p.one_of("sweep.find", o.find, {"learning_rate"});
+  p.within("sweep.confirm", static_cast<double>(o.confirm), 0, kMostSeeds, true);
+  p.check(o.confirm != 1, "sweep.confirm is 1, and noise is seen from 2 seeds on; set it to 3");
+  p.check(o.confirm == 0 || o.scheduler != "pbt",
+          "sweep.confirm repeats whole runs of one set of values, and the best of pbt changed its "
+          "values on the way; drop it, or sweep.scheduler = \"asha\"");
   for (const std::string& name : o.devices) {
     const auto device = read_device_name(name);
     const bool is_there = device && device->kind == accelerator && device->index >= 0;
@@ -231,7 +248,7 @@ void check_sweep(Problems& p, const RunConfig& config, const std::string& accele
   }
   if (o.space.empty()) {
     for (const std::string& key : p.changed) {
-      p.check(!key.starts_with("sweep."),
+      p.check(!key.starts_with("sweep.") || key == "sweep.find",
               key + " has no meaning without [[sweep.space]]; add tables, or drop it");
     }
     return;

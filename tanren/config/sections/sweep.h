@@ -33,6 +33,8 @@ struct SweepOptions {
   std::vector<std::string> devices;  // run.device of the trials, in turn; empty: that of the file
   int64_t timeout = 600;             // seconds without a sign of life; 0: a trial may take any time
   int64_t keep = 3;                  // of how many of the best trials checkpoints and weights stay
+  std::string find;  // learning_rate: the verb sweep finds that, without trials; empty: it searches
+  int64_t confirm = 0;  // other seeds with which the best run again at last; 0: none
   std::vector<DimensionOptions> space;
 };
 
