@@ -142,11 +142,13 @@ class Recorder(tune.Callback):
         self.write(end=self.now.pop(trial), step=0, outcome="failed", reason=str(trial.get_error()).split("\n")[-1])
 
 def choices_of(one):
-    count, low, high = one.get("points", 0), one.get("low"), one.get("high")
-    shares = [i / (count - 1) for i in range(count)]
-    numbers = [low * (high / low) ** i if one["scale"] == "log" else low + (high - low) * i for i in shares]
-    numbers = [round(number) if one.get("whole") else min(number, high) for number in numbers]
-    return one.get("values") or list(dict.fromkeys(numbers))
+    count, to, back = one.get("points", 0), float, float
+    if one.get("scale") == "log":
+        to, back = math.log, math.exp
+    low, high = (to(one.get(end, 1)) for end in ("low", "high"))
+    numbers = [back(low + i / (count - 1) * (high - low)) for i in range(1, count - 1)]
+    numbers = [one["low"], *numbers, one["high"]] if count else []
+    return one.get("values") or list(dict.fromkeys(math.floor(n + 0.5) if one.get("whole") else n for n in numbers))
 
 def suggest(space, trial):
     point = {}
