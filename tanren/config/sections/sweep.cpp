@@ -65,8 +65,7 @@ void fields(FieldList& add, SweepOptions& o) {
       "Of so many of the best trials, and of paused ones, checkpoints and weights stay, ≥ 1.");
   add("find", &o.find, Identity::free,
       "learning_rate: tanren sweep finds it by 100 updates in memory, without trials, from a "
-      "config "
-      "or a run folder.");
+      "config or a run folder.");
   add("confirm", &o.confirm, Identity::free,
       "Other seeds, ≥ 2, with which the best 3 trials and the file's own values run again at last: "
       "what of their difference is noise. 0: none.");
