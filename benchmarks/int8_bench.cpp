@@ -4,7 +4,8 @@
 // torch, transformers, torchvision and safetensors, and what else is to be measured: torchao,
 // onnxruntime with onnx and onnxscript. Run with OMP_WAIT_POLICY=PASSIVE, so that the side that
 // waits does not spin.
-//   int8_bench [linear|bert|resnet50|generate|bytes|all|small] [pairs] [threads]
+//   int8_bench [linear|bert|resnet50|generate|bytes|all|small] [pairs] [threads] [peer]
+// peer: the only one to measure, by its KIND in peers/int8_torch.py.
 // small: all parts with small models and without Python, for a test: exits with 1 if outputs are
 // not near those in fp32.
 #include "tanren/memory/cpu_allocator.h"
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
   if (python != nullptr && !asked.is_small) asked.python = python;
   asked.pairs = std::atoi(word(2, asked.is_small ? "1" : "8").c_str());
   asked.threads = std::atoll(word(3, "2").c_str());
+  asked.peer = word(4, "");
   install_cpu_allocator();  // as a run does
   at::set_num_threads(static_cast<int>(asked.threads));
   asked.processor = bench::int8_processor();

@@ -68,6 +68,7 @@ class Checks {
 // What all parts are told.
 struct Int8Asked {
   std::string python;  // empty: no peers
+  std::string peer;    // its kind, the only one that is measured; empty: all
   int pairs = 8;
   int64_t threads = 2;
   bool is_small = false;  // small models: only whether everything works

@@ -122,6 +122,11 @@ inline void beside_peer(const Int8Asked& asked, const Predictions& of, const Pee
 }
 
 inline void predictions_part(const Int8Asked& asked, const Predictions& of) {
+  std::vector<PeerGoal> peers = of.peers;
+  if (!asked.peer.empty()) {
+    std::erase_if(peers, [&](const PeerGoal& peer) { return asked.peer != peer.kind; });
+    if (peers.empty()) std::printf("%s has no peer %s\n", of.model, asked.peer.c_str());
+  }
   const StepCase chosen = evaluated_case(of.model, asked.is_small, asked.threads);
   const OwnWays own(chosen, of.scheme);
   const char* scheme = of.scheme == QuantizeScheme::dynamic ? "dynamic" : "static";
@@ -146,7 +151,7 @@ inline void predictions_part(const Int8Asked& asked, const Predictions& of) {
       judge(asked.processor, against.ratio.median, is_first ? first : same_goal(1));
     }
     if (asked.python.empty()) continue;
-    for (const PeerGoal& peer : of.peers) beside_peer(asked, of, peer, int8, fp32, start);
+    for (const PeerGoal& peer : peers) beside_peer(asked, of, peer, int8, fp32, start);
   }
   if (!start.empty()) std::filesystem::remove(start);
 }

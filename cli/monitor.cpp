@@ -3,10 +3,10 @@
 #include "tanren/monitor/nvml.h"
 #include "tanren/monitor/print.h"
 #include "cli/stop_signals.h"
+#include "cli/terminal.h"
 #include "cli/verbs.h"
 
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -47,12 +47,6 @@ double interval_of(const std::string& text, bool once) {
     throw InputError("[cli] --interval is \"" + text + "\"; give seconds from 0.1 to 3600");
   }
   return seconds;
-}
-
-winsize terminal_size() {
-  winsize size{};
-  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size : winsize{.ws_row = 24, .ws_col = 100};
 }
 
 // The terminal's second screen, without cursor, with keys unbuffered and not echoed. The terminal
@@ -163,7 +157,7 @@ void watch_as_lines(Monitor& monitor, double interval, bool json) {
 
 int monitor(const Arguments& arguments, const Registry& /*registry*/) {
   const double interval = interval_of(arguments.interval, arguments.once);
-  const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  const bool is_terminal = stdout_is_terminal();
   Monitor monitor(open_nvml());
   handle(SIGINT, on_end);
   handle(SIGTERM, on_end);

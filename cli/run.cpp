@@ -9,12 +9,13 @@
 #include "tanren/run/fork_command.h"
 #include "tanren/run/fork_place.h"
 #include "tanren/run/run_folder.h"
+#include "tanren/sweep/sweep_length.h"
 #include "cli/stop_signals.h"
+#include "cli/terminal.h"
 #include "cli/train.h"
 
 #include <nlohmann/json.hpp>
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -95,12 +96,6 @@ void hear_signals() {
 
 // Processor seconds spent before main: loading libraries counts as start-up too.
 double seconds_before_main() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
-int terminal_width() {
-  winsize size{};
-  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 100;
-}
 
 std::string weights_text(const Exported& exported, const Summary& summary) {
   std::string text = exported.averaged ? "averaged" : "";
@@ -256,8 +251,8 @@ int train(const Arguments& arguments, const Registry& registry,
       }
       late->sink = make_console_sink(std::cout, {.total_steps = plan.length.total_steps,
                                                  .console_every = plan.metrics.console_every,
-                                                 .terminal = ::isatty(STDOUT_FILENO) == 1,
-                                                 .width = terminal_width(),
+                                                 .terminal = stdout_is_terminal(),
+                                                 .width = terminal_size().ws_col,
                                                  .spike_window = plan.guard.spike_window,
                                                  .proc = "/proc"});
     };
@@ -287,8 +282,12 @@ int run(const Arguments& arguments, const Registry& registry) {
 int plan(const Arguments& arguments, const Registry& registry) {
   const Named named = read_named(arguments, registry);
   check_place_of(named, arguments);
-  const PlannedMemory planned =
+  PlannedMemory planned =
       plan_memory_of(named.config, registry, named.began, requested_by(arguments));
+  if (!named.config.sweep.space.empty()) {
+    const SweepLine line = sweep_line(named.config, planned.plan.length.total_steps);
+    planned.plan.lines.push_back({"sweep", line.value, Source::asked, line.reason});
+  }
   if (arguments.json) {
     auto json = parse_ordered_json(plan_json(planned.plan));
     json["memory"] = parse_ordered_json(to_json(planned.memory));

@@ -1,7 +1,9 @@
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/sweep/leaderboard.h"
+#include "tanren/sweep/sweep_length.h"
 #include "cli/launch/child_processes.h"
+#include "cli/sweep/find_rate.h"
 #include "cli/sweep/planned_steps.h"
 #include "cli/sweep/sweep_place.h"
 #include "cli/sweep/sweep_runner.h"
@@ -31,7 +33,7 @@ int64_t num_ended(const Study& study) {
                        [](const TrialRecord& record) { return record.state == TrialState::ended; });
 }
 
-void say_what_begins(const SweepPlace& place, const Study& study, const SweepReport& report) {
+void say_what_begins(const SweepPlace& place, const Study& study, SweepReport& report) {
   const auto places = shares_of(place.config, 1).size();
   const std::string at_a_time = places > 1 ? fmt::format(", {} at a time", places) : "";
   const auto begun = std::ssize(study.records());
@@ -42,6 +44,7 @@ void say_what_begins(const SweepPlace& place, const Study& study, const SweepRep
 }
 
 int say_end(const SweepPlace& place, const Study& study, const Arguments& arguments) {
+  const bool is_external = study.options().scheduler == "external";
   if (arguments.json) {
     std::cout << leaderboard_json(study);
   } else if (!arguments.quiet) {
@@ -49,21 +52,23 @@ int say_end(const SweepPlace& place, const Study& study, const Arguments& argume
   }
   const TrialRecord* best = study.best();
   if (best == nullptr) {
+    if (is_external && !study.is_done()) return 0;  // another program goes on with it
     throw RunError("[sweep] no trial came to a value; " +
                    (place.folder / "leaderboard.txt").string() + " says why each ended");
   }
   if (arguments.json || arguments.quiet) return 0;
   const std::string link = (place.folder / "best").string();
   std::cout << fmt::format(
-      "best: trial {:04}, {} {}\nnext: {} eval {}  |  the trials: {} runs {}\n", best->id,
-      study.options().metric, shown(*best->value), arguments.program, link, arguments.program,
-      place.trials().string());
+      "best: trial {:04}, {} {}\nnext: {} eval {}  |  the trials: {} runs {}  |  the page: {}\n",
+      best->id, study.options().metric, shown(*best->value), arguments.program, link,
+      arguments.program, place.trials().string(), (place.folder / "sweep.html").string());
   return 0;
 }
 
 }  // namespace
 
 int sweep(const Arguments& arguments, const Registry& registry) {
+  if (asks_to_find(arguments, registry)) return find_rate(arguments, registry);
   const SweepPlace place = read_sweep(arguments, registry);
   if (!has_one_thread()) {
     throw RunError(

@@ -131,13 +131,18 @@ void generate_options(CLI::App& command, Arguments& arguments) {
 }
 
 void sweep_options(CLI::App& command, Arguments& arguments) {
-  file_option(command, arguments, "config.toml with [[sweep.space]], or folder of a sweep");
+  file_option(
+      command, arguments,
+      "config.toml with [[sweep.space]], or folder of a sweep; with sweep.find: config.toml "
+      "or run folder");
   json_option(command, arguments);
   verbose_option(command, arguments);
   config_options(command, arguments, "Folder of the sweep (default: sweeps/<run.name>)");
   command.footer(
       "Ctrl-C, SIGTERM and SIGHUP save the trials and stop: exit code 130. The same command, or "
-      "tanren sweep FOLDER, goes on, also after a kill.");
+      "tanren sweep FOLDER, goes on, also after a kill.\n"
+      "--set sweep.find=learning_rate finds a learning rate by 100 updates in memory, without "
+      "trials.");
 }
 
 void anatomy_options(CLI::App& command, Arguments& arguments) {

@@ -1,5 +1,6 @@
 # What `cmake --install` installs: bin/tanren, include/tanren, the static libraries, the CMake
-# package (find_package(tanren), target tanren::tanren) and the shell completions.
+# package (find_package(tanren), target tanren::tanren), tanren_ray for Python and the shell
+# completions.
 # The package names no folder of the build machine: its user's CMake finds libtorch and the codecs
 # with the same Libtorch.cmake and Codecs.cmake.
 include(CMakePackageConfigHelpers)
@@ -27,6 +28,9 @@ install(FILES ${PROJECT_BINARY_DIR}/tanrenConfig.cmake
               ${PROJECT_SOURCE_DIR}/cmake/Libtorch.cmake ${PROJECT_SOURCE_DIR}/cmake/Codecs.cmake
         DESTINATION ${package_folder})
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/fetch-libtorch DESTINATION ${package_folder})
+
+install(FILES ${PROJECT_SOURCE_DIR}/python/tanren_ray.py
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/tanren/python)
 
 # The folders that each shell searches by default.
 set(completions bash:bash-completion/completions/tanren zsh:zsh/site-functions/_tanren

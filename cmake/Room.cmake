@@ -52,7 +52,7 @@ function(tanren_test name)
   cmake_parse_arguments(test "TORCH_FREE" "LABEL;SHARDS" "SOURCES;LINK;DEFINE" ${ARGN})
   add_executable(${name} ${test_SOURCES})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-  target_link_libraries(${name} PRIVATE ${test_LINK} GTest::gtest GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${test_LINK} no_flush GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE TANREN_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                              ${test_DEFINE})
   if(NOT test_TORCH_FREE)

@@ -20,7 +20,8 @@ cd "$work"
 for file in bin/tanren include/tanren/tanren.h include/tanren/cli.h lib/cmake/tanren/tanrenConfig.cmake \
   lib/cmake/tanren/tanrenConfigVersion.cmake lib/cmake/tanren/tanrenTargets.cmake \
   lib/cmake/tanren/fetch-libtorch lib/cmake/tanren/Codecs.cmake share/bash-completion/completions/tanren \
-  share/zsh/site-functions/_tanren share/fish/vendor_completions.d/tanren.fish; do
+  share/zsh/site-functions/_tanren share/fish/vendor_completions.d/tanren.fish \
+  share/tanren/python/tanren_ray.py; do
   [ -s "moved/$file" ] || fail "$file is missing"
 done
 [ -z "$(find moved/include -name '*test*')" ] || fail "test headers are installed"

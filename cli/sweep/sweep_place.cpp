@@ -3,10 +3,10 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
-#include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/config/identity.h"
+#include "cli/sweep/silence.h"
 
 #include <nlohmann/json.hpp>
 
@@ -18,21 +18,6 @@ namespace tanren::cli {
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr const char* kSource = "sweep.json";
-
-// Reading a config says which keys have no meaning beside others. A sweep reads hundreds, and each
-// trial's output has its own.
-class Silence {
- public:
-  Silence() : before_(set_log_sink([](std::string_view) {})) {}
-  ~Silence() { set_log_sink(before_); }
-  Silence(const Silence&) = delete;
-  Silence& operator=(const Silence&) = delete;
-
- private:
-  LogSink before_;
-};
 
 ConfigSource read_source(const fs::path& file) {
   const nlohmann::json json = parse_json(read_file(file));
@@ -50,15 +35,15 @@ ConfigSource named_source(const Arguments& arguments, const KnownKinds& known) {
   const fs::path file = arguments.file;
   std::error_code none;
   if (!fs::is_directory(file, none)) return config_source(file, arguments.sets, known);
-  if (!fs::exists(file / kSource, none)) {
-    throw ConfigError("[sweep] " + file.string() + " is no folder of a sweep (no " + kSource +
+  if (!fs::exists(file / kSweepSource, none)) {
+    throw ConfigError("[sweep] " + file.string() + " is no folder of a sweep (no " + kSweepSource +
                       " in it); give a config file or the folder of a sweep");
   }
   if (!arguments.out.empty()) {
     throw ConfigError("[sweep] " + file.string() +
                       " goes on in its own folder; drop --out, or give the config file");
   }
-  return with_sets(read_source(file / kSource), arguments.sets, known);
+  return with_sets(read_source(file / kSweepSource), arguments.sets, known);
 }
 
 void check_is_sweep(const Arguments& arguments, const RunConfig& config) {
@@ -94,7 +79,7 @@ std::vector<std::string> changes_of(const RunConfig& before, const RunConfig& no
 
 void check_same(const fs::path& folder, const ConfigSource& source, const RunConfig& now,
                 const KnownKinds& known) {
-  const ConfigSource recorded = read_source(folder / kSource);
+  const ConfigSource recorded = read_source(folder / kSweepSource);
   if (recorded.text == source.text && recorded.sets == source.sets &&
       recorded.file == source.file) {
     return;
@@ -107,14 +92,15 @@ void check_same(const fs::path& folder, const ConfigSource& source, const RunCon
       folder.string(), join(changes, "; ")));
 }
 
-// Also remains of a start that was killed before its source was written.
+// Also with what a finder found in it, or remains of a start that was killed before its source was
+// written.
 bool is_free(const fs::path& folder) {
   std::error_code none;
   if (!fs::exists(folder, none)) return true;
   if (!fs::is_directory(folder, none)) return false;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name != "journal.jsonl" && !name.starts_with(".tmp-")) return false;
+    if (name != "journal.jsonl" && name != kFound && !name.starts_with(".tmp-")) return false;
   }
   return true;
 }
@@ -139,7 +125,7 @@ SweepPlace read_sweep(const Arguments& arguments, const Registry& registry) {
     place.folder = arguments.out.empty() ? fs::path("sweeps") / place.config.run.name
                                          : fs::path(arguments.out);
   }
-  place.has_begun = fs::exists(place.folder / kSource, none);
+  place.has_begun = fs::exists(place.folder / kSweepSource, none);
   if (place.has_begun) {
     check_same(place.folder, place.source, place.config, known);
   } else if (!is_free(place.folder)) {
@@ -149,18 +135,26 @@ SweepPlace read_sweep(const Arguments& arguments, const Registry& registry) {
   return place;
 }
 
+fs::path SweepPlace::confirming(const ConfirmingRun& run) const {
+  const std::string whose = run.trial ? fmt::format("{:04}", *run.trial) : "file";
+  return folder / "confirm" / fmt::format("{}-seed-{}", whose, run.seed);
+}
+
 void check_trials(const SweepPlace& place, int64_t num_trials) {
   std::error_code none;
-  for (const auto& entry : fs::directory_iterator(place.trials(), none)) {
-    const std::string name = entry.path().filename().string();
-    int64_t id = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
-    const bool is_trial = error == std::errc() && end == name.data() + name.size();
-    if (!is_trial || id < num_trials) continue;
-    throw InputError(fmt::format(
-        "[sweep] {} has {} trials, and {} is there; put back the journal that belongs to it, or "
-        "begin another sweep in another folder",
-        place.journal().string(), num_trials, entry.path().string()));
+  for (const fs::path& parent : {place.trials(), place.folder / "confirm"}) {
+    for (const auto& entry : fs::directory_iterator(parent, none)) {
+      const std::string name = entry.path().filename().string();
+      const std::string number = name.substr(0, name.find("-seed-"));
+      int64_t id = 0;  // that of the file is as good as of the first trial
+      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
+      const bool is_trial = error == std::errc() && end == number.data() + number.size();
+      if ((!is_trial && number != "file") || id < num_trials) continue;
+      throw InputError(fmt::format(
+          "[sweep] {} has {} trials, and {} is there; put back the journal that belongs to it, or "
+          "begin another sweep in another folder",
+          place.journal().string(), num_trials, entry.path().string()));
+    }
   }
 }
 
@@ -168,31 +162,7 @@ void write_source(const SweepPlace& place) {
   const nlohmann::ordered_json json = {{"file", place.source.file.string()},
                                        {"sets", place.source.sets},
                                        {"text", place.source.text}};
-  write_file(place.folder / kSource, exact_json_text(json, 2) + "\n");
-}
-
-namespace {
-
-bool is_searched(const RunConfig& config, std::string_view key) {
-  const auto& space = config.sweep.space;
-  return std::any_of(space.begin(), space.end(),
-                     [&](const DimensionOptions& dimension) { return dimension.key == key; });
-}
-
-}  // namespace
-
-int64_t steps_of(const RunConfig& config) {
-  return is_searched(config, "run.steps") ? 0 : config.run.steps.value_or(0);
-}
-
-bool needs_planned_steps(const RunConfig& config) {
-  if (steps_of(config) > 0) return false;
-  const auto& space = config.sweep.space;
-  return config.sweep.scheduler != "none" ||
-         std::none_of(space.begin(), space.end(), [](const DimensionOptions& dimension) {
-           const std::string& key = dimension.key;
-           return key.starts_with("run.") || key.starts_with("batch.") || key.starts_with("data.");
-         });
+  write_file(place.folder / kSweepSource, exact_json_text(json, 2) + "\n");
 }
 
 }  // namespace tanren::cli

@@ -2,11 +2,15 @@
 //   sweep.json                         the config's text, where it stood, and --set
 //   journal.jsonl                      what happened (tanren/sweep/journal.h)
 //   trials/0007/                       a run folder each; output.txt has what the run printed
-//   leaderboard.json, leaderboard.txt
+//   confirm/0007-seed-4/, file-seed-4/ the same of confirming runs (tanren/sweep/confirmation.h)
+//   leaderboard.json, leaderboard.txt, sweep.html
+//   time.json                          how long it took
 //   best                               link to the best trial
+//   find/                              what sweep.find found (find_rate.h)
 // Used by the verb sweep and the files beside this one.
 #pragma once
 
+#include "tanren/sweep/confirmation.h"
 #include "tanren/sweep/corners.h"
 #include "cli/verbs.h"
 
@@ -15,6 +19,9 @@
 #include <optional>
 
 namespace tanren::cli {
+
+constexpr const char* kSweepSource = "sweep.json";
+constexpr const char* kFound = "find";
 
 struct SweepPlace {
   std::filesystem::path folder;
@@ -25,6 +32,7 @@ struct SweepPlace {
   std::filesystem::path journal() const { return folder / "journal.jsonl"; }
   std::filesystem::path trials() const { return folder / "trials"; }
   std::filesystem::path trial(int64_t id) const;
+  std::filesystem::path confirming(const ConfirmingRun& run) const;
 };
 
 // The sweep that `arguments` name by a config file or a sweep's folder, checked as far as no
@@ -32,16 +40,12 @@ struct SweepPlace {
 // of the same sweep. Writes nothing. ConfigError or InputError.
 SweepPlace read_sweep(const Arguments& arguments, const Registry& registry);
 
-// InputError if a folder of a trial is there that the journal of `num_trials` trials does not know:
-// another journal was put in its place, whose trials would take the results that lie there.
+// InputError if a folder of a trial, or of a run that confirms one, is there that the journal of
+// `num_trials` trials does not know: another journal was put in its place, whose trials would take
+// the results that lie there.
 void check_trials(const SweepPlace& place, int64_t num_trials);
 
 // Writes sweep.json. RunError as write_file.
 void write_source(const SweepPlace& place);
-
-// The steps of a whole trial that the config itself says; 0: each trial knows its own.
-int64_t steps_of(const RunConfig& config);
-// Whether all trials have the same steps, and only their plan knows how many (run.epochs).
-bool needs_planned_steps(const RunConfig& config);
 
 }  // namespace tanren::cli

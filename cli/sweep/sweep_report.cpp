@@ -5,6 +5,7 @@
 #include "tanren/base/temporary.h"
 #include "tanren/base/text.h"
 #include "tanren/sweep/leaderboard.h"
+#include "cli/terminal.h"
 
 #include <unistd.h>
 
@@ -28,25 +29,65 @@ void remove_folder(const fs::path& folder) {
   fs::remove_all(error ? folder : gone, none);  // what cannot be removed stays
 }
 
+// All that a run could go on from or be evaluated with.
+void remove_state(const fs::path& folder) {
+  std::error_code none;
+  remove_folder(folder / "checkpoints");
+  for (const char* file : {"model.safetensors", "model.tanren.safetensors"}) {
+    fs::remove(folder / file, none);
+  }
+  remove_folder(folder / "quantized");
+}
+
 }  // namespace
 
-void SweepReport::say(const std::string& line) const {
+SweepReport::SweepReport(const SweepPlace& place, const Study& study, bool quiet)
+    : place_(place), study_(study), quiet_(quiet), time_(read_time(place)) {
+  if (!quiet && stdout_is_terminal()) table_.emplace(std::cout);
+}
+
+void SweepReport::say(const std::string& line) {
+  clear_table();
   if (!quiet_) std::cout << line << std::endl;  // a reader of a pipe sees it at once
 }
 
-void SweepReport::begins(const Trial& trial, int64_t step) const {
+std::optional<std::chrono::milliseconds> SweepReport::table_every() const {
+  if (!table_) return std::nullopt;
+  return LiveTable::kEvery;
+}
+
+void SweepReport::draw_table(const std::vector<LiveRun>& runs) {
+  const winsize size = terminal_size();
+  table_->draw(live_text(study_, runs, size.ws_row - 1, size.ws_col - 1), LiveTable::Clock::now());
+}
+
+void SweepReport::clear_table() {
+  if (table_) table_->clear();
+}
+
+void SweepReport::begins(const std::string& name, const Trial& trial, int64_t step) {
   const std::string goal = trial.until > 0 ? fmt::format(" until step {}", trial.until) : "";
   const std::string alone = trial.alone ? ", alone" : "";
   const std::string values = join(trial.sets(), " ");
   if (trial.fork_of && step <= trial.fork_step) {
-    return say(fmt::format("{}: from trial {:04} at step {}{}{}: {}", trial_name(trial.id),
-                           *trial.fork_of, trial.fork_step, goal, alone, values));
+    return say(fmt::format("{}: from trial {:04} at step {}{}{}: {}", name, *trial.fork_of,
+                           trial.fork_step, goal, alone, values));
   }
   const std::string from = step > 0 ? fmt::format("from step {}", step) : "begins";
-  say(fmt::format("{}: {}{}{}: {}", trial_name(trial.id), from, goal, alone, values));
+  say(fmt::format("{}: {}{}{}{}", name, from, goal, alone, values.empty() ? "" : ": " + values));
 }
 
-void SweepReport::told(const Trial& trial) const {
+void SweepReport::told(const Confirmed& end) {
+  if (end.value) {
+    return say(fmt::format("{}: {} {} at step {}", name_of(end.run), study_.options().metric,
+                           shown(*end.value), end.step));
+  }
+  const std::string why = end.reason.empty() ? "" : ": " + end.reason;
+  const bool waits = is_due(&end);  // it runs once more
+  say(fmt::format("{}: {}{}", name_of(end.run), waits ? "waiting" : to_text(end.outcome), why));
+}
+
+void SweepReport::told(const Trial& trial) {
   const TrialRecord& record = study_.records()[static_cast<size_t>(trial.id)];
   if (record.value) {
     const std::string step = record.step > 0 ? fmt::format(" at step {}", record.step) : "";
@@ -74,14 +115,12 @@ void SweepReport::keep_files() {
     if (record->same_as || removed_.count(record->id) > 0) continue;
     if (record->value && num_best++ < place_.config.sweep.keep) continue;
     if (is_kept(*record)) continue;
-    const fs::path folder = place_.trial(record->id);
-    std::error_code none;
-    remove_folder(folder / "checkpoints");
-    for (const char* file : {"model.safetensors", "model.tanren.safetensors"}) {
-      fs::remove(folder / file, none);
-    }
-    remove_folder(folder / "quantized");
+    remove_state(place_.trial(record->id));
     removed_.insert(record->id);
+  }
+  for (const auto& ends = study_.confirmed(); num_removed_ < ends.size(); ++num_removed_) {
+    const Confirmed& end = ends[num_removed_];
+    if (!is_due(&end)) remove_state(place_.confirming(end.run));
   }
 }
 
@@ -99,12 +138,21 @@ void SweepReport::link_best() const {
   if (none) fs::remove(made, none);
 }
 
+SweepTime SweepReport::time() const {
+  SweepTime time = time_;
+  time.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+  return time;
+}
+
+void SweepReport::write_page() const { cli::write_page(place_, study_, time()); }
+
 void SweepReport::write_files(bool at_last) {
   const auto now = std::chrono::steady_clock::now();
   if (!at_last && now - written_ < std::chrono::seconds(1)) return;
   link_best();
   write_file(place_.folder / "leaderboard.json", leaderboard_json(study_));
   write_file(place_.folder / "leaderboard.txt", leaderboard_text(study_, study_.records().size()));
+  write_time(place_, time());
   written_ = std::chrono::steady_clock::now();
 }
 

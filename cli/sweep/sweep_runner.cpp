@@ -1,9 +1,12 @@
 #include "cli/sweep/sweep_runner.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/plan/probe_machine.h"
 #include "tanren/run/run_folder.h"
+#include "tanren/sweep/sweep_length.h"
+#include "cli/sweep/silence.h"
 #include "cli/sweep/trial_end.h"
 
 #include <fcntl.h>
@@ -66,8 +69,7 @@ std::string limit_share(const std::string& limit, int64_t sharers) {
 
 std::vector<TrialShare> shares_of(const RunConfig& config, int64_t cores) {
   const std::vector<std::string>& devices = config.sweep.devices;
-  const int64_t asked = config.sweep.concurrent;
-  const auto num = asked > 0 ? asked : std::max<int64_t>(1, std::ssize(devices));
+  const int64_t num = trials_at_a_time(config.sweep);
   std::vector<TrialShare> shares(static_cast<size_t>(num));
   for (size_t i = 0; i < shares.size(); ++i) {
     if (!devices.empty()) shares[i].device = devices[i % devices.size()];
@@ -96,9 +98,11 @@ SweepRunner::SweepRunner(const SweepPlace& place, Study& study, const Arguments&
 
 SweepRunner::Ending SweepRunner::run() {
   try {
+    if (!study_.records().empty()) report_.write_page();  // as a kill left the sweep
     loop();
     report_.keep_files();
     report_.write_files(/*at_last=*/true);
+    if (no_disk_.empty()) report_.write_page();
   } catch (...) {
     stop_all();
     throw;
@@ -109,6 +113,7 @@ SweepRunner::Ending SweepRunner::run() {
 
 void SweepRunner::loop() {
   for (fill(); !running_.empty(); fill()) {
+    if (report_.wants_table()) show();
     wait();
     while (const auto signal = processes_.next_signal()) handle(*signal);
     // Until none is left: ended() takes signals, too.
@@ -117,27 +122,57 @@ void SweepRunner::loop() {
     }
     look_for_life();
   }
+  report_.clear_table();
 }
 
 void SweepRunner::fill() {
   while (may_start()) {
-    if (!next_) next_ = study_.ask();
+    if (!next_) next_ = next_work();
     if (!next_) return;
-    const fs::path folder = place_.trial(next_->id);
-    await_lock(folder);  // what it saves at last counts below
-    if (is_there(*next_, folder, study_.options().metric)) {
-      const Trial trial = *std::exchange(next_, std::nullopt);
-      tell_reached(study_, trial, folder);
-      finish(trial);
+    await_lock(next_->folder);  // what it saves at last counts below
+    if (is_there(next_->trial, next_->folder, study_.options().metric)) {
+      const Work work = *std::exchange(next_, std::nullopt);
+      tell_reached(work);
+      finish(work);
       continue;
     }
-    if (next_->alone && !running_.empty()) return;
+    if (next_->trial.alone && !running_.empty()) return;
     begin(*std::exchange(next_, std::nullopt));
   }
 }
 
+std::optional<SweepRunner::Work> SweepRunner::next_work() {
+  if (const auto trial = study_.ask()) {
+    return Work{.trial = *trial,
+                .confirms = {},
+                .name = fmt::format("trial {:04}", trial->id),
+                .folder = place_.trial(trial->id)};
+  }
+  return next_confirming();
+}
+
+std::optional<SweepRunner::Work> SweepRunner::next_confirming() {
+  const auto is_file = [&](const TrialRecord& record) {
+    const auto known = is_file_.find(record.id);
+    if (known != is_file_.end()) return known->second;
+    const Silence silence;
+    return is_file_[record.id] = is_as_written(place_.source, record.values, registry_.known());
+  };
+  for (const ConfirmingRun& run : runs_to_confirm(study_, place_.config.sweep.confirm, is_file)) {
+    const fs::path folder = place_.confirming(run);
+    const bool is_running = std::any_of(running_.begin(), running_.end(), [&](const Running& one) {
+      return one.work.folder == folder;
+    });
+    if (is_running) continue;
+    Trial trial{.alone = run.alone};
+    if (run.trial) trial.values = study_.records()[static_cast<size_t>(*run.trial)].values;
+    return Work{.trial = trial, .confirms = run, .name = name_of(run), .folder = folder};
+  }
+  return std::nullopt;
+}
+
 bool SweepRunner::may_start() const {
-  const bool is_alone = !running_.empty() && running_.front().trial.alone;
+  const bool is_alone = !running_.empty() && running_.front().work.trial.alone;
   return sent_ == 0 && no_disk_.empty() && !is_alone && running_.size() < shares_.size();
 }
 
@@ -148,17 +183,18 @@ size_t SweepRunner::free_place() const {
   return place;
 }
 
-void SweepRunner::begin(const Trial& trial) {
-  const TrialRecord& record = study_.records()[static_cast<size_t>(trial.id)];
-  const fs::path folder = place_.trial(trial.id);
-  const int64_t newest = newest_step(folder);
-  const int64_t step = std::max<int64_t>({newest, record.fork_step, 0});
+void SweepRunner::begin(const Work& work) {
+  const Trial& trial = work.trial;
+  const fs::path& folder = work.folder;
   const size_t place = free_place();
-  TrialStart start{.id = trial.id,
-                   .values = trial.values,
-                   .fork_of = record.fork_of,
-                   .fork_step = record.fork_step,
-                   .share = shares_[place]};
+  TrialStart start{.id = trial.id, .values = trial.values, .share = shares_[place]};
+  start.confirms = work.confirms;
+  if (!work.confirms) {
+    const TrialRecord& record = study_.records()[static_cast<size_t>(trial.id)];
+    start.fork_of = record.fork_of;
+    start.fork_step = record.fork_step;
+  }
+  const int64_t step = std::max<int64_t>({newest_step(folder), start.fork_step, 0});
   if (trial.alone) start.share.memory_limit.clear();
   // A whole trial ends by itself. One that was killed behind its goal, without the evaluation
   // there, makes it up before its next update.
@@ -180,16 +216,19 @@ void SweepRunner::begin(const Trial& trial) {
                                       .in_place = in_place});
   ::close(output);
   running_.push_back({.child = num_started_++,
-                      .trial = trial,
+                      .work = work,
                       .place = place,
                       .said_before = said_before,
                       .signs = LifeSigns(pid, folder / "log.jsonl", Clock::now())});
-  report_.begins(trial, step);
+  report_.begins(work.name, trial, step);
 }
 
 void SweepRunner::wait() {
   const int64_t timeout = place_.config.sweep.timeout;
-  const int64_t milliseconds = timeout == 0 ? -1 : std::min<int64_t>(1000, timeout * 250);
+  int64_t milliseconds = timeout == 0 ? -1 : std::min<int64_t>(1000, timeout * 250);
+  if (const auto every = report_.table_every()) {
+    milliseconds = milliseconds < 0 ? every->count() : std::min(milliseconds, every->count());
+  }
   pollfd heard{processes_.signals(), POLLIN, 0};
   ::poll(&heard, 1, static_cast<int>(milliseconds));
 }
@@ -211,6 +250,7 @@ void SweepRunner::handle(int signal) {
 // Ctrl-Z stops only this process, and fg resumes only this one; passes both on.
 void SweepRunner::pause() {
   processes_.send(SIGSTOP);
+  report_.clear_table();
   ::raise(SIGSTOP);
   processes_.send(SIGCONT);
   for (Running& one : running_) one.signs.begin_anew(Clock::now());
@@ -252,6 +292,7 @@ void SweepRunner::hear_stop() {
 }
 
 void SweepRunner::ended(const ChildEnd& end) {
+  report_.used(end.cpu_seconds);
   const auto found = std::find_if(running_.begin(), running_.end(),
                                   [&](const Running& one) { return one.child == end.child; });
   if (found == running_.end()) return;
@@ -265,34 +306,61 @@ void SweepRunner::ended(const ChildEnd& end) {
 }
 
 void SweepRunner::tell(const Running& one, const ChildEnd& end) {
-  const Trial& trial = one.trial;
-  const fs::path folder = place_.trial(trial.id);
-  const TrialEnd what =
-      checked(end_of_trial(end, folder, one.said_before), trial, folder, study_.options().metric);
+  const Work& work = one.work;
+  const TrialEnd what = checked(end_of_trial(end, work.folder, one.said_before), work.trial,
+                                work.folder, study_.options().metric);
   const auto fail = [&](TrialOutcome outcome, const std::string& reason) {
-    study_.tell(trial, outcome, reason, last_step(folder));
+    tell_failure(work, outcome, reason);
   };
   if (one.stage != Stage::running && what.kind != TrialEnd::reached) {
     fail(TrialOutcome::hung,
          fmt::format("no log line and no processor time for {} s", place_.config.sweep.timeout));
   } else if (what.kind == TrialEnd::no_disk) {
     no_disk_ = what.reason;
-    return report_.say(fmt::format("trial {:04}: {}", trial.id, what.reason));
+    return report_.say(work.name + ": " + what.reason);
   } else if (what.kind == TrialEnd::interrupted) {
     if (sent_ != 0) return;
-    fail(TrialOutcome::failed, "a signal or run.max_time stopped it: " + last_output_line(folder));
+    fail(TrialOutcome::failed,
+         "a signal or run.max_time stopped it: " + last_output_line(work.folder));
   } else if (what.kind == TrialEnd::reached) {
-    tell_reached(study_, trial, folder);
+    tell_reached(work);
   } else {
     fail(what.outcome, what.reason);
   }
-  finish(trial);
+  finish(work);
 }
 
-void SweepRunner::finish(const Trial& trial) {
-  report_.told(trial);
+void SweepRunner::tell_reached(const Work& work) {
+  if (work.confirms) return cli::tell_reached(study_, *work.confirms, work.folder);
+  cli::tell_reached(study_, work.trial, work.folder);
+}
+
+void SweepRunner::tell_failure(const Work& work, TrialOutcome outcome, const std::string& reason) {
+  const int64_t step = last_step(work.folder);
+  if (!work.confirms) return study_.tell(work.trial, outcome, reason, step);
+  study_.confirm({.run = *work.confirms, .step = step, .outcome = outcome, .reason = reason});
+}
+
+void SweepRunner::finish(const Work& work) {
+  if (work.confirms) {
+    report_.told(study_.confirmed().back());
+  } else {
+    report_.told(work.trial);
+  }
   report_.keep_files();
   report_.write_files(/*at_last=*/false);
+}
+
+void SweepRunner::show() {
+  std::vector<LiveRun> runs;
+  for (const Running& one : running_) {
+    const Trial& trial = one.work.trial;
+    runs.push_back({.name = one.work.name,
+                    .values = join(trial.sets(), " "),
+                    .folder = one.work.folder,
+                    .until = trial.until > 0 ? trial.until : study_.options().steps});
+  }
+  report_.draw_table(runs);
 }
 
 // The journal knows them as running: they go on with the sweep.

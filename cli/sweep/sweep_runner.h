@@ -1,8 +1,9 @@
-// The processes of a sweep: asks the study, starts a fork for each trial, watches them and tells
-// the study how they ended. This process keeps one thread and runs no tensor operation, so that
-// each fork may do both. Used by the verb sweep.
+// The processes of a sweep: asks the study, starts a fork for each trial and at last for each
+// confirming run, watches them and tells the study how they ended. This process keeps one thread
+// and runs no tensor operation, so that each fork may do both. Used by the verb sweep.
 #pragma once
 
+#include "tanren/sweep/confirmation.h"
 #include "tanren/sweep/study.h"
 #include "cli/launch/child_processes.h"
 #include "cli/stop_signals.h"
@@ -13,6 +14,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,15 +37,21 @@ class SweepRunner {
   Ending run();
   // Of a full disk: the trial's line.
   const std::string& reason() const { return no_disk_; }
-  const SweepReport& report() const { return report_; }
+  SweepReport& report() { return report_; }
 
  private:
   using Clock = LifeSigns::Clock;
   enum class Stage { running, asked, killed };  // of a trial that shows no life
 
+  struct Work {
+    Trial trial;  // of a confirming run: its values, and whether it is alone
+    std::optional<ConfirmingRun> confirms;
+    std::string name;
+    std::filesystem::path folder;
+  };
   struct Running {
     size_t child = 0;  // as in ChildEnd
-    Trial trial;
+    Work work;
     size_t place = 0;         // its share
     int64_t said_before = 0;  // bytes of its output.txt when it began
     LifeSigns signs;
@@ -54,7 +62,9 @@ class SweepRunner {
   void loop();
   void fill();
   bool may_start() const;
-  void begin(const Trial& trial);
+  std::optional<Work> next_work();
+  std::optional<Work> next_confirming();
+  void begin(const Work& work);
   size_t free_place() const;
   void wait();
   void handle(int signal);
@@ -63,7 +73,10 @@ class SweepRunner {
   void hear_stop();
   void ended(const ChildEnd& end);
   void tell(const Running& one, const ChildEnd& end);
-  void finish(const Trial& trial);
+  void tell_reached(const Work& work);
+  void tell_failure(const Work& work, TrialOutcome outcome, const std::string& reason);
+  void finish(const Work& work);
+  void show();
   void stop_all();
 
   const SweepPlace& place_;
@@ -76,7 +89,8 @@ class SweepRunner {
   std::vector<std::string> environment_;
   size_t num_started_ = 0;
   std::vector<Running> running_;
-  std::optional<Trial> next_;  // waits until nothing else runs
+  std::optional<Work> next_;         // waits until nothing else runs
+  std::map<int64_t, bool> is_file_;  // trials: whether their values are the file's own
   Interrupts interrupts_;
   int sent_ = 0;                             // the signal that asked all trials to stop; 0: none
   Clock::time_point looked_ = Clock::now();  // for life

@@ -30,6 +30,10 @@ TrialEnd failed_with(TrialOutcome outcome, std::string reason) {
 // "", or ": " and the line.
 std::string after_colon(const std::string& line) { return line.empty() ? "" : ": " + line; }
 
+std::string no_value_text(const Study& study) {
+  return "no evaluation in its log has " + study.options().metric;
+}
+
 bool run_is_finished(const fs::path& folder) {
   const fs::path file = folder / "summary.json";
   std::error_code none;
@@ -129,8 +133,18 @@ void tell_reached(Study& study, const Trial& trial, const fs::path& folder) {
     last = value;
   }
   if (last) return study.tell(trial, *last);
-  study.tell(trial, TrialOutcome::failed, "no evaluation in its log has " + study.options().metric,
-             last_step(folder));
+  study.tell(trial, TrialOutcome::failed, no_value_text(study), last_step(folder));
+}
+
+void tell_reached(Study& study, const ConfirmingRun& run, const fs::path& folder) {
+  const auto values = evaluations_of(folder / "log.jsonl", study.options().metric);
+  if (!values.empty()) {
+    return study.confirm({.run = run, .step = values.back().first, .value = values.back().second});
+  }
+  study.confirm({.run = run,
+                 .step = last_step(folder),
+                 .outcome = TrialOutcome::failed,
+                 .reason = no_value_text(study)});
 }
 
 }  // namespace tanren::cli

@@ -44,13 +44,13 @@ int64_t last_step(const std::filesystem::path& folder);
 
 // Whether the run is saved at the trial's goal, or finished before.
 bool has_come(const Trial& trial, const std::filesystem::path& folder);
-// Whether the run has come to the trial's goal already, with its value: a sweep was killed before it
-// could write that down.
+// Whether the run has come to the trial's goal already, with its value: a sweep was killed before
+// it could write that down.
 bool is_there(const Trial& trial, const std::filesystem::path& folder, const std::string& metric);
 
-// The end as the folder has it: a run that is at the trial's goal has reached it however its process
-// ended, as after a kill of the sweep; and one that is not has failed, if a user's code left by
-// exit(0).
+// The end as the folder has it: a run that is at the trial's goal has reached it however its
+// process ended, as after a kill of the sweep; and one that is not has failed, if a user's code
+// left by exit(0).
 TrialEnd checked(const TrialEnd& end, const Trial& trial, const std::filesystem::path& folder,
                  const std::string& metric);
 
@@ -58,5 +58,7 @@ TrialEnd checked(const TrialEnd& end, const Trial& trial, const std::filesystem:
 // goal. A run that ended before its goal, by early_stop, is told as if it had come there with its
 // last value.
 void tell_reached(Study& study, const Trial& trial, const std::filesystem::path& folder);
+// The same of a confirming run, which goes to its end: its last value.
+void tell_reached(Study& study, const ConfirmingRun& run, const std::filesystem::path& folder);
 
 }  // namespace tanren::cli

@@ -26,6 +26,10 @@ void set_source(RunConfig& config, const fs::path& checkpoint) {
   config.asked.insert("run.fork_from");
 }
 
+fs::path folder_of(const SweepPlace& place, const TrialStart& start) {
+  return start.confirms ? place.confirming(*start.confirms) : place.trial(start.id);
+}
+
 int code_of(const Failure& failure, bool has_begun) {
   if (failure.cause == "non_finite") return kDivergedCode;
   if (failure.cause == "memory") return has_begun ? kOutOfMemoryCode : kRefusedCode;
@@ -37,7 +41,11 @@ int code_of(const Failure& failure, bool has_begun) {
 RunConfig run_config_of(const SweepPlace& place, const TrialStart& start, const KnownKinds& known) {
   const SweepOptions& sweep = place.config.sweep;
   RunConfig config = trial_config(place.source, start.values, known);
-  config.run.name = fmt::format("{}-{:04}", place.config.run.name, start.id);
+  config.run.name = place.config.run.name + "-" + folder_of(place, start).filename().string();
+  if (start.confirms) {
+    config.run.seed = start.confirms->seed;
+    config.asked.insert("run.seed");
+  }
   if (!start.share.device.empty()) config.run.device = start.share.device;
   if (config.run.threads == 0) config.run.threads = start.share.threads;
   if (!start.share.memory_limit.empty()) {
@@ -70,7 +78,7 @@ int train_trial(const SweepPlace& place, const TrialStart& start, const std::str
   try {
     const auto named = [&] {
       return Named{.config = run_config_of(place, start, registry.known()),
-                   .folder = place.trial(start.id),
+                   .folder = folder_of(place, start),
                    .began = {}};
     };
     code = train(arguments, registry, named, [&] { has_begun = true; });

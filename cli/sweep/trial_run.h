@@ -3,6 +3,7 @@
 // sweep_runner.cpp.
 #pragma once
 
+#include "tanren/sweep/confirmation.h"
 #include "tanren/sweep/trial.h"
 #include "cli/sweep/sweep_place.h"
 
@@ -33,6 +34,7 @@ struct TrialStart {
   TrialValues values;
   std::optional<int64_t> fork_of;  // of every start of a fork, as Trial has it of the first
   int64_t fork_step = 0;
+  std::optional<ConfirmingRun> confirms = {};  // then it has that seed and that folder
   TrialShare share;
   int64_t stop_after = 0;  // updates of this start; 0: up to the end of the run
 };

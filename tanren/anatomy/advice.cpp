@@ -66,7 +66,7 @@ void add_memory_variants(const Rehearsal& run, std::vector<Variant>& variants) {
 
 void add_batch_variants(const Rehearsal& run, std::vector<Variant>& variants) {
   const BatchPlan& batch = run.plan().batch;
-  const std::string note = couples_samples(*run.state().task.module)
+  const std::string note = couples_samples(run.state().task)
                                ? "batch norm then sees other groups of samples"
                                : "the same update";
   const auto add = [&](int64_t microbatch) {
@@ -125,7 +125,8 @@ std::pair<int64_t, bool> peak_of(Rehearsal& run, int64_t before) {
   }
   measured_step(run);
   const auto make = [&] { return run.make_task(); };
-  return {StepPredictor(make, run.dataset()).step(run.plan()).peak_bytes, false};
+  const ProbeOptions probes{.runs_dry = run.state().task.facts.runs_dry};
+  return {StepPredictor(make, run.dataset(), probes).step(run.plan()).peak_bytes, false};
 }
 
 // Measures the variant in turns with the run itself. Throws what the variant throws.

@@ -154,10 +154,11 @@ void measure_operators(Rehearsal& run, Anatomy& anatomy) {
 
 void predict(const Rehearsal& run, Anatomy& anatomy) {
   try {
-    const StepPredictor predictor([&] { return run.make_task(); }, run.dataset());
+    const StepPredictor predictor([&] { return run.make_task(); }, run.dataset(),
+                                  {.runs_dry = run.state().task.facts.runs_dry});
     const MemoryPrediction predicted = predictor.step(run.plan());
     anatomy.predicted = PredictedMemory{predicted.peak_bytes, predicted.at_peak};
-  } catch (const std::exception& error) {  // a model that needs values
+  } catch (const std::exception& error) {  // the model takes other batches than these
     anatomy.not_predicted = said_by(error);
   }
 }

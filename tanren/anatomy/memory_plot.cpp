@@ -2,13 +2,13 @@
 
 #include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
+#include "tanren/page/plot_axis.h"
 #include "tanren/page/report_page.h"
 #include "tanren/page/units.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 namespace tanren {
@@ -57,14 +57,10 @@ std::string patterns() {
   return svg + "</defs>\n";
 }
 
-// Grid lines at 1, 2 or 5 times a power of ten MiB, about five of them.
+// About five lines.
 std::string grid(double top) {
   const double mebibytes = top / (1 << 20);
-  const double power = std::pow(10, std::floor(std::log10(std::max(mebibytes / 5, 1e-6))));
-  double step = power;
-  for (const double factor : {2.0, 5.0, 10.0}) {
-    if (mebibytes / step > 6) step = power * factor;
-  }
+  const double step = tick_step(mebibytes);
   std::string svg;
   for (double value = 0; value <= mebibytes; value += step) {
     const double y = y_of(value * (1 << 20), top);
@@ -164,11 +160,7 @@ std::string data_of(const MemoryTimeline& memory, double top) {
   const nlohmann::json data{{"left", kLeft},     {"width", kWidth}, {"bottom", kBottom},
                             {"height", kHeight}, {"top", top},      {"total", memory.total},
                             {"owners", owners}};
-  std::string text = json_text(data);
-  for (size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at)) {
-    text.replace(at, 1, "\\u003c");  // no name may end the element
-  }
-  return "<script type=\"application/json\" id=\"memory-data\">" + text + "</script>\n";
+  return json_element("memory-data", json_text(data));
 }
 
 }  // namespace

@@ -73,6 +73,19 @@ Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets
   use_loader(-1);
 }
 
+void Rehearsal::use_learning_rate(double rate) {
+  parts_.plan.average.learning_rate = 0;
+  const double first = state_.phases.front().objectives.front().plan.optimizer.learning_rate;
+  for (auto& phase : state_.phases) {
+    for (auto& objective : phase.objectives) {
+      double& own = objective.plan.optimizer.learning_rate;
+      own = own / first * rate;
+      objective.plan.schedule = {};  // constant
+      objective.plateau = Plateau(objective.plan.schedule, own);
+    }
+  }
+}
+
 void Rehearsal::use_loader(int64_t workers) {
   Parts parts = parts_;
   if (workers >= 0) parts.plan.data.workers = workers;

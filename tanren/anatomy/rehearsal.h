@@ -1,8 +1,8 @@
 // Rehearsal: runs a config in memory only, one update at a time, for measurements: no run folder,
 // no sinks, nothing saved. The updates are those of the real run, from its beginning or from a
 // checkpoint. Before each step, the process's settings (threads, allocator) are set to the plan's
-// again, so that two rehearsals can take turns. Not thread-safe. Used by anatomy/anatomy and
-// anatomy/advice.
+// again, so that two rehearsals can take turns. Not thread-safe. Used by anatomy/anatomy,
+// anatomy/advice and the learning-rate finder.
 #pragma once
 
 #include "tanren/anatomy/operator_recorder.h"
@@ -29,6 +29,10 @@ class Rehearsal {
 
   Rehearsal(const Rehearsal&) = delete;
   Rehearsal& operator=(const Rehearsal&) = delete;
+
+  // The rate of the updates that follow, in place of schedule, warm-up and average.learning_rate.
+  // It is the first objective's; the others keep their proportion to it, as groups and layers do.
+  void use_learning_rate(double rate);
 
   // Restarts the stream of batches, on `workers` loader threads; below 0: as planned.
   void use_loader(int64_t workers);

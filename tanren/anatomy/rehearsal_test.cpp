@@ -89,6 +89,30 @@ TEST(RehearsalTest, makes_the_updates_of_the_run_also_from_a_checkpoint_and_chan
   TANREN_EXPECT_CONTAINS(refused, "data.train");
 }
 
+TEST(RehearsalTest, uses_a_given_rate_in_place_of_schedule_warm_up_and_averaging) {
+  RunConfig plain = testing::tiny_config("mlp");
+  plain.optimizer.kind = "sgd";
+  plain.optimizer.groups = {{{"*.bias"}, 0.5, {}}};
+  plain.optimizer.learning_rate = 0.02;
+  RunConfig config = plain;
+  config.optimizer.learning_rate = 0.3;
+  config.schedule.kind = "cosine";
+  config.schedule.warmup_steps = 10;
+  config.average.kind = "swa";
+  config.average.start = "0";
+  config.average.learning_rate = 0.7;
+  Rehearsal constant(plain, Registry(), datasets_of(plain));
+  Rehearsal given(config, Registry(), datasets_of(config));
+  given.use_learning_rate(0.02);
+  for (int i = 0; i < 3; ++i) expect_same_update(constant.step(), given.step());
+  const TensorMap weights = given.state().model_tensors();
+  for (const auto& [name, tensor] : constant.state().model_tensors()) {
+    EXPECT_TRUE(at::equal(tensor, weights.at(name))) << name;
+  }
+  given.use_learning_rate(1e-8);
+  EXPECT_EQ(given.step().objectives.front().learning_rate, 1e-8);
+}
+
 // A model whose loss is not a number from the second batch on.
 Registry with_ruined_losses() {
   ModelRegistry models;

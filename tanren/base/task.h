@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,7 +38,8 @@ struct PhaseSpec {
   std::function<Terms(const Batch&)> forward;
   // Whether forward reads parameters on the calling thread alone, by libtorch's operators or under
   // an OperatorRecord. If so, with parallel.zero forward begins while later layers' parameters are
-  // still on their way; otherwise it waits for all. True for the registry's own kinds.
+  // still on their way; otherwise it waits for all. A kind may say it of all its phases
+  // (KindTraits of model/registry.h).
   bool forward_on_one_thread = false;
   std::vector<ObjectiveSpec> objectives = {ObjectiveSpec{}};
 };
@@ -75,6 +77,21 @@ struct GenerateRequest {
   std::function<void(int64_t token)> see = {};
 };
 
+// What a plan must know of how the task computes. Of a fact without a value, the types of the
+// task's modules tell (model/couples_samples.h). A graph that computes for the modules has none of
+// these types, so that its task says all.
+struct TaskFacts {
+  // Whether results for a sample depend on which others are in its microbatch (batch norm).
+  std::optional<bool> couples_samples = {};
+  // The name of what draws from torch's generator in training, and so not by sample; empty: nothing
+  // does.
+  std::optional<std::string> torch_dropout = {};
+  // Whether its forwards can run on tensors without values (dry/dry_scope.h). If not, two real
+  // steps of few samples tell what memory a step takes; those of a model that asks for a value
+  // (item) do so in any case.
+  bool runs_dry = true;
+};
+
 struct Task {
   std::shared_ptr<torch::nn::Module> module;
   std::vector<PhaseSpec> phases;
@@ -93,6 +110,7 @@ struct Task {
   // The parameters and buffers that a quantisation-aware training has registered beside the weights
   // (quantize/fake_quantization.h).
   std::set<std::string> input_scales = {};
+  TaskFacts facts = {};
 };
 
 }  // namespace tanren

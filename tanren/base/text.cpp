@@ -172,6 +172,15 @@ int64_t display_width(std::string_view text) {
   return width;
 }
 
+std::string cut_text(std::string_view text, int64_t width) {
+  size_t end = text.size();
+  while (end > 0 && display_width(text.substr(0, end)) > width) {
+    --end;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  }
+  return std::string(text.substr(0, end));
+}
+
 std::string padded(std::string_view text, int64_t width) {
   const int64_t missing = std::max<int64_t>(0, width - display_width(text));
   return std::string(text) + std::string(static_cast<size_t>(missing), ' ');

@@ -52,6 +52,8 @@ std::string_view take_line(std::string_view& text);
 // Columns that UTF-8 text takes on a terminal: combining marks take none, East Asian wide
 // characters and emoji two. A byte that is not valid UTF-8 takes one.
 int64_t display_width(std::string_view text);
+// The part of `text` that fits into `width` columns; whole characters only.
+std::string cut_text(std::string_view text, int64_t width);
 // `text` with spaces after it, up to `width` columns.
 std::string padded(std::string_view text, int64_t width);
 

@@ -38,6 +38,9 @@ TEST(Text, width_counts_columns_and_not_bytes) {
   EXPECT_EQ(display_width("鍛錬"), 4);
   EXPECT_EQ(padded("é×", 4), "é×  ");
   EXPECT_EQ(padded("too long", 3), "too long");
+  EXPECT_EQ(cut_text("é×…", 2), "é×");
+  EXPECT_EQ(cut_text("鍛錬", 3), "鍛");
+  EXPECT_EQ(cut_text("short", 9), "short");
 }
 
 TEST(Text, reads_amounts_of_memory_and_shares_and_nothing_else) {

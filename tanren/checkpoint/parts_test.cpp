@@ -32,9 +32,6 @@ using testing::TemporaryFolder;
 
 class CheckpointParts : public ::testing::Test {
  protected:
-  CheckpointParts() { ::setenv("POINTS_NO_FLUSH", "1", 1); }
-  ~CheckpointParts() override { ::unsetenv("POINTS_NO_FLUSH"); }
-
   static constexpr int kRanks = 2;
 
   // What rank `rank` holds; `mark` tells saves apart. The model has the second rank's weight first.

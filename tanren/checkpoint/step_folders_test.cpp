@@ -22,9 +22,6 @@ using testing::TemporaryFolder;
 
 class StepFolders : public ::testing::Test {
  protected:
-  StepFolders() { ::setenv("POINTS_NO_FLUSH", "1", 1); }
-  ~StepFolders() override { ::unsetenv("POINTS_NO_FLUSH"); }
-
   fs::path save(int64_t step, int64_t mark, int64_t keep = 1) const {
     Snapshot snapshot;
     snapshot.model.tensors.set("weight", at::full({4}, static_cast<double>(mark)));

@@ -215,6 +215,8 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "sweep.devices",
                                             "sweep.timeout",
                                             "sweep.keep",
+                                            "sweep.find",
+                                            "sweep.confirm",
                                             "sweep.space"}));
 }
 

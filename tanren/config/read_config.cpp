@@ -13,6 +13,7 @@
 #include "tanren/config/renamed_keys.h"
 #include "tanren/config/resolve_path.h"
 #include "tanren/config/set_text.h"
+#include "tanren/config/set_value.h"
 #include "tanren/config/synonyms.h"
 #include "tanren/config/toml.h"
 #include "tanren/config/validate.h"
@@ -20,7 +21,6 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -90,7 +90,7 @@ class Reader {
     }
     if (take_weight(key, value, place)) return;
     if (value == "none" && take_back(key)) return;
-    const auto parsed = parse_value(key, value);
+    const auto parsed = parse_set_value(find_field(fields_, key), value).table;
     if (!parsed) return report(place, "the value is no TOML; quote texts");
     take(key, *parsed->get("v"), place);
   }
@@ -116,41 +116,12 @@ class Reader {
     problems_.emplace_back(place.line, "[config] " + place.text() + ": " + problem);
   }
 
-  // The table {v = value}; null if the value is not TOML. A bare word is a text.
-  std::unique_ptr<toml::table> parse_value(const std::string& key, const std::string& value) {
-    // A list may do without its brackets: a,b.
-    const bool is_bare = !trimmed(value).empty() && trimmed(value).front() != '[';
-    const std::string list = is_bare ? "[" + value + "]" : value;
-    std::vector<std::string> readings = {value, toml_text(value)};
-    if (const Field* field = find_field(fields_, key)) {
-      if (field->is<std::string>() && field->info.text != TextKind::number_or_word) {
-        readings = {as_toml_text(value)};
-      } else if (field->is<std::vector<std::string>>()) {
-        readings = {list, as_toml_list(list), toml_text(value)};
-      } else if (field->is<std::vector<int64_t>>() || field->is<std::vector<double>>()) {
-        readings = {list, value, toml_text(value)};
-      }
-    }
-    if (has_deep_keys(value)) return nullptr;
-    for (const auto& reading : readings) {
-      try {
-        auto table = std::make_unique<toml::table>(toml::parse("v = " + reading));
-        if (table->size() == 1) return table;
-      } catch (const toml::parse_error&) {
-        continue;
-      } catch (const TomlFault&) {
-        continue;
-      }
-    }
-    return nullptr;
-  }
-
   // --set objectives.NAME.weights.TERM=value: one entry of the table. False for another key.
   bool take_weight(const std::string& key, const std::string& value, const Place& place) {
     const std::string table = objective_prefix(key) + "weights";
     if (!is_key(table) || !key.starts_with(table + ".")) return false;
     auto& weights = find_field(fields_, table)->as<std::map<std::string, double>>();
-    const auto parsed = parse_value(key, value);
+    const auto parsed = parse_set_value(find_field(fields_, key), value).table;
     if (!parsed || !assign(*parsed->get("v"), weights[key.substr(table.size() + 1)], false)) {
       report(place, key + " must be a number, not '" + one_line(value) + "'");
     }

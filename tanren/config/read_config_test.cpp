@@ -2,6 +2,7 @@
 
 #include "tanren/base/log.h"
 #include "tanren/config/config_test_util.h"
+#include "tanren/config/write_config.h"
 
 #include <filesystem>
 #include <fstream>
@@ -147,6 +148,21 @@ TEST(ReadConfig, types_set_values_by_their_field) {
   EXPECT_EQ(parse(kGood, {"run.name=\"5\""}).run.name, "5");
   EXPECT_EQ(config.asked.count("optimizer.momentum"), 1u);
   EXPECT_EQ(config.asked.count("optimizer.beta1"), 0u);
+}
+
+TEST(WriteConfig, has_values_of_set_as_lines_of_a_file) {
+  EXPECT_EQ(toml_of_sets(RunConfig(), {{"optimizer.learning_rate", "0.01"},
+                                       {"model.hidden", "[4, 5]"},
+                                       {"optimizer.kind", "sgd"},
+                                       {"run.name", "5"},
+                                       {"run.steps", "none"},
+                                       {"model.options.width", "7"},
+                                       {"evaluate.metrics", "accuracy, top5"},
+                                       {"objectives.own.every", "2"}}),
+            "[optimizer]\nlearning_rate = 0.01\nkind = \"sgd\"\n\n[model]\nhidden = [4, 5]\n\n"
+            "[run]\nname = \"5\"\n# steps is not set\n\n"
+            "[model.options]\nwidth = \"7\"\n\n"
+            "[evaluate]\nmetrics = [\"accuracy\", \"top5\"]\n\n[objectives.own]\nevery = 2\n");
 }
 
 TEST(ReadConfig, the_last_word_wins_and_none_takes_an_optional_key_back) {

@@ -3,6 +3,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
+#include "tanren/config/fields.h"
 
 #include <algorithm>
 #include <cmath>
@@ -136,6 +137,11 @@ std::optional<std::pair<std::string, std::string>> condition_of(const std::strin
                                                 trimmed(text.substr(equals + 1)));
   if (condition.first.empty() || condition.second.empty()) return std::nullopt;
   return condition;
+}
+
+bool takes_whole_numbers(const Field& field) {
+  return field.is<int64_t>() || field.is<std::optional<int64_t>>() ||
+         field.key == "batch.global_batch";  // a text, for it also takes "epoch"
 }
 
 std::vector<SpaceProblem> space_problems(const std::vector<DimensionOptions>& space) {

@@ -11,6 +11,12 @@
 
 namespace tanren {
 
+struct Field;
+
+// Whether a number of the key is a whole number, as that of batch.global_batch, which also takes a
+// word.
+bool takes_whole_numbers(const Field& field);
+
 // The key and the value of "KEY=VALUE", trimmed. Empty if `when` has another form.
 std::optional<std::pair<std::string, std::string>> condition_of(const std::string& when);
 

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/dry/arguments.h"
 #include "tanren/dry/dry_convolution.h"
+#include "tanren/dry/dry_scope.h"
 
 #include <ATen/ATen.h>
 #include <ATen/OpMathType.h>
@@ -28,7 +29,8 @@ Results itself(const Arguments& a) { return {a[0]}; }
 Results nothing(const Arguments&) { return {}; }
 
 Results value_of(const Arguments&) {
-  throw Error("[dry run] the model asks for the value of a tensor (item), and a dry run has none");
+  throw NeedsValues(
+      "[dry run] the model asks for the value of a tensor (item), and a dry run has none");
 }
 
 // native_layer_norm(input, normalized_shape, weight, bias, eps)

@@ -3,10 +3,12 @@
 // compute shapes only; autograd and autocast work as usual, and a TraceScope records the bytes. So
 // a training step of any size runs in milliseconds and its memory use is known exactly. An operator
 // without a known shape function runs for real, on zeros. Memory reads as 0; asking torch for a
-// value (item) throws an Error, so a model that needs one cannot be run dry. An observer is told of
-// every operator (dry_observer.h): ForwardWork counts, model/layer_table makes a table. At most one
-// scope per process, not while other threads make tensors.
+// value (item) throws NeedsValues, so a model that needs one cannot be run dry. An observer is told
+// of every operator (dry_observer.h): ForwardWork counts, model/layer_table makes a table. At most
+// one scope per process, not while other threads make tensors.
 #pragma once
+
+#include "tanren/base/error.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -16,6 +18,12 @@
 namespace tanren {
 
 class DryObserver;
+
+// A model cannot be run dry.
+class NeedsValues : public Error {
+ public:
+  using Error::Error;
+};
 
 class DryScope {
  public:

@@ -17,6 +17,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 namespace tanren {
 
@@ -70,7 +71,9 @@ ModelBlocks block_profile(const Plan& given, const std::function<Task()>& make_t
   ForwardWork work;
   const DryScope dry(&work);
   const Parts parts{.plan = plan};
-  const RunState run = build_run_state(make_task(), parts);
+  Task task = make_task();
+  if (!task.facts.runs_dry) throw NeedsValues("the task says that it cannot run without values");
+  const RunState run = build_run_state(std::move(task), parts);
   const Batch shapes = prepared(with_shapes_of(batch), run.task, parts);
   work.multiply_adds.clear();
   work.backward_multiply_adds = 0;

@@ -5,6 +5,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
+#include "tanren/config/write_config.h"
 #include "tanren/data/collated.h"
 #include "tanren/forecast/fit_stages.h"
 #include "tanren/forecast/fitting_stages.h"
@@ -21,7 +22,7 @@ namespace tanren {
 
 namespace {
 
-// Tries configs against the limit by dry runs.
+// Tries configs against the limit, by dry runs if the model can run dry.
 class Fitter {
  public:
   explicit Fitter(const FitInput& input) : input_(input) {}
@@ -160,7 +161,7 @@ std::string advice(const Fitter& fitter, RunConfig config, const std::string& wh
 
 // Advice for the longest samples that fit: the length halved repeatedly; empty if no length fits.
 std::string shorter(const FitInput& input, const Tried& least) {
-  const StepPredictor predictor([&] { return input.make_task(least.config); }, *input.dataset);
+  const StepPredictor predictor = predictor_of(input, least.config);
   const int64_t length = predictor.length();
   try {
     for (int64_t part = length / 2; part >= 8; part /= 2) {
@@ -228,6 +229,16 @@ std::string shorter(const FitInput& input, const Tried& least) {
 
 }  // namespace
 
+StepPredictor predictor_of(const FitInput& input, const RunConfig& config) {
+  RunConfig of_any_microbatch = config;
+  of_any_microbatch.batch.microbatch = 0;
+  return {[&input, config] { return input.make_task(config); }, *input.dataset,
+          ProbeOptions{.runs_dry = input.runs_dry,
+                       .may_probe = input.may_probe,
+                       .kept = input.probed,
+                       .config = to_toml(of_any_microbatch)}};
+}
+
 std::string breakdown(const MemoryPrediction& prediction) {
   std::string text;
   for (const auto& [kind, bytes] : kinds_by_size(prediction.at_peak)) {
@@ -257,7 +268,7 @@ int64_t standing_beside(const FitInput& input, const Plan& plan) {
 
 Tried try_config(const FitInput& input, const RunConfig& config) {
   Tried result{config, input.plan(config), {}, false};
-  const StepPredictor predictor([&] { return input.make_task(config); }, *input.dataset);
+  const StepPredictor predictor = predictor_of(input, config);
   result.prediction = predictor.step(result.plan);
   if (limit_threads(sizes_of(predictor, result), result.plan)) {
     result.prediction = predictor.step(result.plan);  // some kernels take memory for each thread

@@ -7,6 +7,7 @@
 #include "tanren/forecast/predict_stages.h"
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +27,14 @@ struct FitInput {
   // With parallel.pipeline in processes: the least that the limits of all ranks leave a stage, so
   // that all cut alike. 0: no other rank has a limit.
   int64_t least_room_bytes = 0;
+  bool runs_dry = true;   // TaskFacts::runs_dry
+  bool may_probe = true;  // a model that cannot run dry may make real steps of few samples
+  // The steps that it has made. Never null.
+  std::shared_ptr<ProbedSteps> probed = std::make_shared<ProbedSteps>();
 };
+
+// The predictor of another config of the input, which outlives it.
+StepPredictor predictor_of(const FitInput& input, const RunConfig& config);
 
 // "weights 1.3 GB, gradients 1.3 GB, …", the largest first.
 std::string breakdown(const MemoryPrediction& prediction);
@@ -45,14 +53,14 @@ struct Tried {
   MemoryPrediction prediction;
   bool fits = false;
 };
-// Plans `config` and predicts its step by a dry run. The plan has no more threads than the
-// operators can use. Error if the model needs values; ConfigError as make_plan and make_task.
+// Plans `config` and predicts its step. By a dry run, the plan has no more threads than the
+// operators can use. Error as StepPredictor::step; ConfigError as make_plan and make_task.
 Tried try_config(const FitInput& input, const RunConfig& config);
 
 struct Fitted {
   RunConfig config;
   Plan plan;
-  // None: the model cannot be dry-run, or the run is in stages.
+  // None: neither a dry run nor a real step came to its end, or the run is in stages.
   std::optional<MemoryPrediction> prediction = {};
   std::vector<std::string> remarks = {};     // what memory changed without being asked, a line each
   std::vector<StagePrediction> stages = {};  // of each; empty: no stages, or no dry run

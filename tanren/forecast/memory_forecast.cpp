@@ -88,6 +88,7 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
   if (plan.memory.recompute.empty()) {
     config.memory.recompute = {"*"};
     all.consider(config, "memory.recompute = [\"*\"]", [&](const MemoryPrediction& recomputed) {
+      if (!recomputed.is_dry) return std::string("the same numbers in more time");
       // Backward costs two forwards.
       const auto usual = static_cast<double>(std::max<int64_t>(3 * now.multiply_adds, 1));
       const auto more = static_cast<double>(recomputed.multiply_adds - now.multiply_adds);
@@ -117,6 +118,14 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
     all.consider(config, "precision.mode = \"bf16\"", "products in bf16");
   }
   return std::move(all).found();
+}
+
+// What fit_memory says where it has no prediction.
+std::string unknown_because(const Plan& plan) {
+  const auto found = std::find_if(plan.lines.begin(), plan.lines.end(), [](const PlanLine& line) {
+    return line.key == "predicted_peak";
+  });
+  return found == plan.lines.end() ? "" : found->reason;
 }
 
 bool has_unknown(const MemoryForecast& forecast) {
@@ -149,31 +158,23 @@ nlohmann::ordered_json kinds_of(const MemoryPrediction& prediction) {
 MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted) {
   MemoryForecast forecast;
   const Plan& plan = fitted.plan;
-  const StepPredictor predictor([&] { return input.make_task(fitted.config); }, *input.dataset);
+  const StepPredictor predictor = predictor_of(input, fitted.config);
   forecast.microbatch = plan.batch.microbatch;
   forecast.length = predictor.length();
   forecast.room_bytes = room_for_step(plan, standing_beside(input, plan));
   if (plan.parallel.pipeline > 1) {
     forecast.stages = fitted.stages;
-    if (fitted.stages.empty()) {  // fit_stages says why
-      for (const PlanLine& line : plan.lines) {
-        if (line.key == "predicted_peak") forecast.unknown = line.reason;
-      }
-    }
+    if (fitted.stages.empty()) forecast.unknown = unknown_because(plan);
     return forecast;
   }
   if (!fitted.prediction) {
-    try {
-      forecast.planned = predictor.probed_step(plan);
-    } catch (const ConfigError&) {
-      throw;
-    } catch (const std::exception& error) {  // in a run, it would be the first step's error
-      forecast.unknown = line_of(error);
-    }
+    forecast.unknown = unknown_because(plan);
     return forecast;
   }
   forecast.planned = *fitted.prediction;
-  forecast.lengths = lengths_around(forecast.length);
+  // Real steps tell nothing of other lengths.
+  forecast.lengths = {0};
+  if (forecast.planned.is_dry) forecast.lengths = lengths_around(forecast.length);
   for (const int64_t microbatch : microbatches_around(plan.batch)) {
     RunConfig config = fitted.config;
     config.batch.microbatch = microbatch;

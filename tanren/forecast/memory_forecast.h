@@ -34,8 +34,9 @@ struct MemoryForecast {
   std::vector<StagePrediction> stages;
 };
 
-// Takes some dozens of dry runs; for a model that cannot be dry-run, two real steps and no table. A
-// setting that the model does not accept, or fails at, is marked unknown and is no error.
+// Takes some dozens of dry runs; for a model that cannot run dry, two real steps for each
+// alternative, and the table has one length. A setting that the model does not accept, or fails at,
+// is marked unknown and is no error.
 MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted);
 
 std::string to_text(const MemoryForecast& forecast);

@@ -1,6 +1,8 @@
 #include "tanren/forecast/predict.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
+#include "tanren/base/text.h"
 #include "tanren/blocks/block_trail.h"
 #include "tanren/data/collated.h"
 #include "tanren/dry/dry_scope.h"
@@ -9,6 +11,7 @@
 #include "tanren/forecast/dry_step.h"
 #include "tanren/forecast/generator_scope.h"
 #include "tanren/forecast/silent_ranks.h"
+#include "tanren/memory/cpu_allocator.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/accumulate.h"
@@ -22,8 +25,10 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 namespace tanren {
 
@@ -34,6 +39,29 @@ GlobalBatch real_batch(const Dataset& dataset, int64_t size) {
   std::vector<int64_t> indices(static_cast<size_t>(size));
   std::iota(indices.begin(), indices.end(), 0);
   Collated made = collated(dataset, indices);
+  return {.local = std::move(made.batch),
+          .counts = std::move(made.counts),
+          .epoch = 0,
+          .consumed = size};
+}
+
+// Whether a sample of the batch has the sizes of the only one of `one`.
+bool has_sizes_of(const Batch& one, const Batch& batch) {
+  return std::all_of(batch.fields.begin(), batch.fields.end(), [&](const auto& item) {
+    const auto& [name, field] = item;
+    return one[name].sizes().slice(1) == field.sizes().slice(1);
+  });
+}
+
+// The same, if they have the sizes of the first one; else so often the first one. So a batch is as
+// large as its number of samples says.
+GlobalBatch even_batch(const Dataset& dataset, int64_t size) {
+  const Batch one = collated(dataset, {0}).batch;
+  if (size <= dataset.size()) {
+    GlobalBatch batch = real_batch(dataset, size);
+    if (has_sizes_of(one, batch.local)) return batch;
+  }
+  Collated made = collated(dataset, std::vector<int64_t>(static_cast<size_t>(size), 0));
   return {.local = std::move(made.batch),
           .counts = std::move(made.counts),
           .epoch = 0,
@@ -70,6 +98,27 @@ void update_alone(RunState& run, const Parts& parts, const GlobalBatch& batch) {
   for (auto& phase : run.phases) phase.reducer.reset();
 }
 
+// While it lives, the tensors of real steps may take what the plan's limit allows, beside what
+// there is already. A limit that is set stays.
+class ProbeLimitScope {
+ public:
+  explicit ProbeLimitScope(const Plan& plan)
+      : limits_(plan.device.device == "cpu" && plan.memory.limit_bytes > 0 &&
+                cpu_allocator_installed() && cpu_memory_limit() == 0),
+        reserve_(cpu_memory_reserve()) {
+    if (limits_) set_cpu_memory_limit(cpu_memory_stats().live_bytes + plan.memory.limit_bytes);
+  }
+  ~ProbeLimitScope() {
+    if (limits_) set_cpu_memory_limit(0, reserve_);
+  }
+  ProbeLimitScope(const ProbeLimitScope&) = delete;
+  ProbeLimitScope& operator=(const ProbeLimitScope&) = delete;
+
+ private:
+  bool limits_;
+  int64_t reserve_;
+};
+
 // The trace of `samples` samples: each size is extrapolated linearly from the traces of one and of
 // two samples.
 MemoryTrace extrapolated(const MemoryTrace& one, const MemoryTrace& two, int64_t samples) {
@@ -96,7 +145,31 @@ int64_t StepPredictor::longest() const {
   return sequence_length(real_batch(dataset_, std::min(kSamples, dataset_.size())).local);
 }
 
+Task StepPredictor::make_dry_task() const {
+  constexpr const char* kWhat = "[dry run] the task says that it cannot run without values";
+  if (!probes_.runs_dry) throw NeedsValues(kWhat);
+  Task task = make_task_();
+  if (!task.facts.runs_dry) throw NeedsValues(kWhat);
+  return task;
+}
+
 MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
+  try {
+    return dry_step(given, length);
+  } catch (const NeedsValues&) {
+    if (!probes_.may_probe || length > 0) throw;
+  }
+  try {
+    return probed_step(given);
+  } catch (...) {
+    std::throw_with_nested(
+        Error("[plan] the model cannot run dry, and real steps of few samples, which would tell "
+              "its memory, failed: " +
+              line_of_current()));
+  }
+}
+
+MemoryPrediction StepPredictor::dry_step(const Plan& given, int64_t length) const {
   const GeneratorScope generators(at::kCPU);
   const ThreadsScope threads(given.device.threads);
   use_kernels_of(given);
@@ -106,7 +179,7 @@ MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   ForwardWork work;
   const DryScope dry(&work);
   const Parts parts{.plan = plan};
-  RunState run = build_run_state(make_task_(), parts);
+  RunState run = build_run_state(make_dry_task(), parts);
   const size_t before = tracing.trace().size();
   const GlobalBatch batch = batch_like(one, plan.batch.global_batch, length);
   work.largest = {};
@@ -129,11 +202,17 @@ MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   return result;
 }
 
-MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
+ProbedStep StepPredictor::probe(const Plan& given, int64_t microsteps) const {
   const at::Device device(given.device.device);
   const GeneratorScope generators(device);
-  const int64_t microsteps = given.batch.accumulation_steps > 1 ? 2 : 1;
-  size_t before = 0;
+  const ThreadsScope threads(given.device.threads);
+  use_kernels_of(given);
+  const ProbeLimitScope limit(given);
+  const std::weak_ptr<torch::nn::Module> made = make_task_().module;
+  if (!made.expired()) {
+    throw Error("the factory keeps the module that it makes, and they would train it");
+  }
+  ProbedStep result;
   const auto trace_of = [&](int64_t samples) {
     Plan plan = shortened(given);
     plan.batch.microbatch = samples;
@@ -141,29 +220,38 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
     const TraceScope tracing;
     const Parts parts{.plan = plan, .device = device};
     RunState run = build_run_state(make_task_(), parts);
-    before = tracing.trace().size();
-    const GlobalBatch batch = real_batch(dataset_, plan.batch.global_batch);
+    result.before = tracing.size();
+    const GlobalBatch batch = even_batch(dataset_, plan.batch.global_batch);
     update_alone(run, parts, batch);
     return tracing.trace();
   };
+  result.one = trace_of(1);
+  result.two = trace_of(2);
+  return result;
+}
+
+MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
+  const int64_t microsteps = given.batch.accumulation_steps > 1 ? 2 : 1;
   const int64_t samples = given.batch.microbatch;
-  const MemoryTrace one = trace_of(1);
+  ProbedSteps unkept;
+  ProbedSteps& kept = probes_.kept ? *probes_.kept : unkept;
+  const std::string key = fmt::format("{} microsteps, {} threads\n{}", to_text(microsteps),
+                                      to_text(given.device.threads), probes_.config);
+  if (!kept.contains(key)) kept.emplace(key, probe(given, microsteps));
+  const auto& [one, two, before] = kept.at(key);
   MemoryPrediction result;
-  if (samples == 1) {
-    result = traced_peak(one, before);
-  } else {
-    const MemoryTrace two = trace_of(2);
-    if (are_alike(one, two)) {
-      result = traced_peak(extrapolated(one, two, samples), before);
-    } else {  // operators differ with the size: extrapolate the peaks
-      const MemoryPrediction at_one = traced_peak(one, before);
-      result = traced_peak(two, before);
-      const int64_t more = (result.peak_bytes - at_one.peak_bytes) * (samples - 2);
-      result.peak_bytes += more;
-      result.at_peak.at(static_cast<size_t>(MemoryKind::activations)) += more;
-    }
+  if (are_alike(one, two)) {
+    result = traced_peak(extrapolated(one, two, samples), before);
+  } else {  // operators differ with the size: extrapolate the peaks
+    const MemoryPrediction at_one = traced_peak(one, before);
+    result = samples == 1 ? at_one : traced_peak(two, before);
+    const int64_t more =
+        (result.peak_bytes - at_one.peak_bytes) * std::max<int64_t>(samples - 2, 0);
+    result.peak_bytes += more;
+    result.at_peak.at(static_cast<size_t>(MemoryKind::activations)) += more;
   }
-  result.how = samples == 1 ? "a step of 1 sample" : "two steps of 1 and 2 samples";
+  result.is_dry = false;
+  result.how = "two steps of 1 and 2 samples";
   const int64_t missing = given.batch.per_rank - samples * microsteps;
   add_batches(result, missing * sample_bytes(collated(dataset_, {0}).batch, given));
   return result;
@@ -177,7 +265,7 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples, bool t
   const TraceScope tracing;
   const DryScope dry;
   const Parts parts{.plan = plan};
-  const RunState run = build_run_state(make_task_(), parts, trains);
+  const RunState run = build_run_state(make_dry_task(), parts, trains);
   check_predicts(run.task);
   const size_t before = tracing.trace().size();
   const Batch batch = prepared(batch_like(one, samples, 0).local, run.task, parts);

@@ -1,17 +1,22 @@
 // Predicts the memory that a plan's step will hold, by a dry run of the step itself
-// (dry/dry_scope.h); for a model that cannot be dry-run, by two real steps of few samples. Called
-// by fit_memory, and by users who want a prediction before their own run.
+// (dry/dry_scope.h); for a model that cannot run dry, by two real steps of few samples. Called by
+// fit_memory, and by users who want a prediction before their own run.
 #pragma once
 
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/operator_sizes.h"
 #include "tanren/base/task.h"
 #include "tanren/data/dataset.h"
+#include "tanren/dry/memory_trace.h"
 #include "tanren/plan/plan.h"
 
 #include <array>
+#include <cstddef>
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tanren {
@@ -30,28 +35,49 @@ struct MemoryPrediction {
   int64_t before_bytes = 0;  // held before the first step
   std::array<int64_t, kNumMemoryKinds> at_peak = {};  // by MemoryKind; they sum to peak_bytes
   std::vector<BlockUse> blocks;                       // with something held, the largest first
+  bool is_dry = true;         // made by a dry run; only then the two below are known
   int64_t multiply_adds = 0;  // of all forwards of the dry run's step, second passes included
-  OperatorSizes largest;      // operators of a microstep; measured by dry runs only
+  OperatorSizes largest;      // operators of a microstep
   std::string how;            // "a dry run", "two steps of 1 and 2 samples"
+};
+
+// What the tensors of real steps with microbatches of one and of two samples did. Each size is a
+// line over the samples, which the two give: it tells a step of any microbatch.
+struct ProbedStep {
+  MemoryTrace one, two;
+  size_t before = 0;  // events before the step
+};
+
+// Steps that were made, each once for all microbatches, by what else they depend on.
+using ProbedSteps = std::map<std::string, ProbedStep>;
+
+// For models that cannot run dry.
+struct ProbeOptions {
+  bool runs_dry = true;   // TaskFacts::runs_dry: without it the task is not even made in a dry run
+  bool may_probe = true;  // otherwise such a model is an error
+  // Keeps the steps for predictors of the same dataset. `config` tells what they depend on beside
+  // the microbatch. Null: they are made again for each prediction.
+  std::shared_ptr<ProbedSteps> kept = nullptr;
+  std::string config = {};
 };
 
 class StepPredictor {
  public:
   // `make_task` builds a new task in each call. `dataset`, and whatever `make_task` refers to, must
   // outlive the predictor.
-  StepPredictor(std::function<Task()> make_task, const Dataset& dataset)
-      : make_task_(std::move(make_task)), dataset_(dataset) {}
+  StepPredictor(std::function<Task()> make_task, const Dataset& dataset, ProbeOptions probes = {})
+      : make_task_(std::move(make_task)), dataset_(dataset), probes_(std::move(probes)) {}
 
-  // Predicts one training step of `given` by a dry run, on samples as in the dataset; if `length`
-  // is above 0, on samples of `length` tokens. Error if the model needs values, which a dry run
-  // does not have.
+  // Predicts one training step of `given` on samples as in the dataset; if `length` is above 0, on
+  // samples of `length` tokens. By a dry run; for a model that cannot run dry, which has one length
+  // alone, by real steps with microbatches of 1 and 2 samples. These train tasks of their own, put
+  // the random generators back, and hold no more on the CPU than the plan's limit. Error if
+  // `make_task` keeps the module that it makes, which they would train, or if one of them fails;
+  // NeedsValues if they are not allowed.
   MemoryPrediction step(const Plan& given, int64_t length = 0) const;
-  // The same from real steps: each allocation is extrapolated linearly from its sizes at 1 and 2
-  // samples.
-  MemoryPrediction probed_step(const Plan& given) const;
   // The peak of evaluating one batch of `samples`, weights and buffers included, by a dry run. In a
   // run that `trains`, gradients, optimizer state, averages and a copy of the buffers stand beside
-  // it. Error as step().
+  // it. NeedsValues if the model cannot run dry.
   int64_t evaluation_peak(const Plan& plan, int64_t samples, bool trains = true) const;
 
   // Tokens per sample: dim 1 of the first integer field that has one; 0: no sequences.
@@ -61,8 +87,16 @@ class StepPredictor {
   int64_t longest() const;
 
  private:
+  // A task for a dry run. NeedsValues if it says that it has none.
+  Task make_dry_task() const;
+  MemoryPrediction dry_step(const Plan& given, int64_t length) const;
+  MemoryPrediction probed_step(const Plan& given) const;
+  // Of the plan, whatever its microbatch.
+  ProbedStep probe(const Plan& given, int64_t microsteps) const;
+
   std::function<Task()> make_task_;
   const Dataset& dataset_;
+  ProbeOptions probes_;
 };
 
 }  // namespace tanren

@@ -7,6 +7,7 @@
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/interop/quantized_tensors.h"
+#include "tanren/memory/cpu_allocator.h"
 #include "tanren/model/init.h"
 #include "tanren/quantize/quantized_task.h"
 #include "tanren/quantize/replaced.h"
@@ -17,7 +18,6 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -149,7 +149,7 @@ void check_file(const torch::nn::Module& module, const SafetensorsFile& read,
   check_names_and_shapes(built, tensors, what, "export the model again");
 }
 
-// Frees the fp32 numbers of a parameter that has 8-bit ones.
+// Frees the fp32 numbers, if there are any, of a parameter that has 8-bit ones.
 void make_room(torch::nn::Module& module, const std::string& name) {
   at::Tensor own = module.named_parameters()[name];
   if (own.scalar_type() != at::kFloat) own.set_data(at::empty_like(own, at::kFloat));
@@ -170,8 +170,7 @@ QuantizeNote check_described(const ModelDescription& description, const Safetens
   QuantizeNote note = quantize_note(read.metadata, what);
   const TensorMap& tensors = read.tensors;
   const ModelOptions& options = description.config.model;
-  const auto own = ModelRegistry().kinds();
-  if (std::find(own.begin(), own.end(), options.kind) == own.end()) return note;
+  if (!models.makes_anew(options.kind)) return note;
   // Each layer costs a few objects even if its weights take no memory.
   if (options.num_layers > static_cast<int64_t>(tensors.size())) {
     refuse_description(what, fmt::format("asks for {} layers, there are {} tensors",
@@ -200,8 +199,8 @@ Task build_described(const ModelOptions& options, const DataInfo& info, const Sa
   QuantizedParameters parameters = quantized_parameters(read.tensors, note, what);
   Task task;
   {
-    std::optional<NoInitScope> no_init;
-    if (models.is_of_the_zoo(options.kind)) no_init.emplace();
+    std::optional<NoWeightsScope> no_weights;
+    if (models.makes_anew(options.kind)) no_weights.emplace();
     task = models.make(options, info);
   }
   check_file(*task.module, read, note, what);
@@ -215,10 +214,14 @@ Task build_described(const ModelOptions& options, const DataInfo& info, const Sa
     at::Tensor own = tensor;
     const at::ScalarType dtype =
         theirs.scalar_type() == at::kDouble ? widest : theirs.scalar_type();
+    if (is_replaced(own)) own.set_data(at::empty(own.sizes(), own.options()));
     if (takes_dtype(own, dtype)) own.set_data(at::empty_like(own, dtype));
     own.copy_(theirs);
   }
-  return quantized(std::move(task), std::move(parameters), ReplacedNumbers::freed);
+  task = quantized(std::move(task), std::move(parameters), ReplacedNumbers::freed);
+  // A module of another kind had fp32 numbers, whose pages the allocator has kept.
+  if (!note.empty()) trim_cpu_memory();
+  return task;
 }
 
 std::unique_ptr<Dataset> described_dataset(DataInfo info, int64_t size) {

@@ -4,6 +4,14 @@
 
 namespace tanren {
 
+bool couples_samples(const Task& task) {
+  return task.facts.couples_samples.value_or(couples_samples(*task.module));
+}
+
+std::string torch_dropout(const Task& task) {
+  return task.facts.torch_dropout.value_or(torch_dropout(*task.module));
+}
+
 bool couples_samples(const torch::nn::Module& module) {
   // Not module.modules(): it requires that a shared_ptr owns the given module.
   if (module.name().find("BatchNorm") != std::string::npos) return true;

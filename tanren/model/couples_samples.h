@@ -1,11 +1,17 @@
-// Finds modules whose results depend on how a batch is split. Called by run/profile.
+// Whether a model's results depend on how a batch is split. Called by what plans.
 #pragma once
+
+#include "tanren/base/task.h"
 
 #include <torch/nn/module.h>
 
 #include <string>
 
 namespace tanren {
+
+// The task's own facts; those that it leaves open are told by the types of its modules.
+bool couples_samples(const Task& task);
+std::string torch_dropout(const Task& task);
 
 // True if the module contains a batch norm (tanren's or torch's, by type name). Results then differ
 // between splits of a batch, and a planner must report it.

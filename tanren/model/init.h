@@ -8,7 +8,8 @@
 namespace tanren {
 
 // While one stands, draw_normal and draw_uniform of this thread leave tensors as they are: for
-// models whose weights a file replaces. Only kinds of the zoo draw all their weights here.
+// models whose weights a file replaces. Kinds that draw all weights here say so
+// (KindTraits::makes_anew).
 class NoInitScope {
  public:
   NoInitScope();
@@ -17,6 +18,21 @@ class NoInitScope {
   NoInitScope& operator=(const NoInitScope&) = delete;
 
  private:
+  bool before_;
+};
+
+// A NoInitScope in which weights also take no memory: of a tensor of two or more dims the draws
+// return one of its shape whose rows, by a stride of 0 in dim 0, are all the same one. Whoever
+// builds a module in it gives each such parameter other memory (set_data) before it is read.
+class NoWeightsScope {
+ public:
+  NoWeightsScope();
+  ~NoWeightsScope();
+  NoWeightsScope(const NoWeightsScope&) = delete;
+  NoWeightsScope& operator=(const NoWeightsScope&) = delete;
+
+ private:
+  NoInitScope no_init_;
   bool before_;
 };
 

@@ -15,6 +15,8 @@
 #include "tanren/model/supervised.h"
 #include "tanren/model/vgg.h"
 
+#include <utility>
+
 namespace tanren {
 namespace {
 
@@ -27,27 +29,30 @@ Task make_zoo(const ModelOptions& options, const DataInfo& info) {
 
 }  // namespace
 
-ModelRegistry::ModelRegistry()
-    : factories_{{"mlp", make_zoo<Mlp>}, {"convnet", make_zoo<Convnet>},
-                 {"gpt2", gpt2_task},    {"bert", bert_task},
-                 {"lstm", lstm_task},    {"resnet", resnet_task},
-                 {"vgg", vgg_task},      {"pix2pixhd", pix2pixhd_task}} {
-  for (const auto& [kind, factory] : factories_) zoo_.insert(kind);
+ModelRegistry::ModelRegistry() {
+  constexpr KindTraits kOfTheZoo{.forward_on_one_thread = true, .makes_anew = true};
+  add("mlp", make_zoo<Mlp>, kOfTheZoo);
+  add("convnet", make_zoo<Convnet>, kOfTheZoo);
+  add("gpt2", gpt2_task, kOfTheZoo);
+  add("bert", bert_task, kOfTheZoo);
+  add("lstm", lstm_task, kOfTheZoo);
+  add("resnet", resnet_task, kOfTheZoo);
+  add("vgg", vgg_task, kOfTheZoo);
+  add("pix2pixhd", pix2pixhd_task, kOfTheZoo);
 }
 
-void ModelRegistry::add(std::string kind, Factory factory) {
-  const auto [place, is_new] = factories_.try_emplace(kind, std::move(factory));
-  if (!is_new)
-    throw Error("[model] kind '" + kind + "' is registered already; choose another name");
-  if (!place->second) {
-    factories_.erase(place);
-    throw Error("[model] kind '" + kind + "' has an empty factory; give a function");
+void ModelRegistry::add(std::string kind, Factory factory, KindTraits traits) {
+  if (!factory) throw Error("[model] kind '" + kind + "' has an empty factory; give a function");
+  const auto [place, is_new] = kinds_.try_emplace(std::move(kind));
+  if (!is_new) {
+    throw Error("[model] kind '" + place->first + "' is registered already; choose another name");
   }
+  place->second = {.factory = std::move(factory), .traits = traits};
 }
 
 Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) const {
-  const auto found = factories_.find(options.kind);
-  if (found == factories_.end()) {
+  const auto found = kinds_.find(options.kind);
+  if (found == kinds_.end()) {
     const std::string near = nearest(options.kind, kinds());
     throw ConfigError(
         "[model] kind '" + options.kind + "' is unknown; " +
@@ -55,7 +60,7 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
   }
   Task task;
   try {
-    task = found->second(options, info);
+    task = found->second.factory(options, info);
   } catch (...) {
     rethrow_known();
     std::throw_with_nested(
@@ -70,7 +75,7 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
                                  "\"classify\", or drop model.append_head"
                                : "' takes no appended head; drop model.append_head"));
   }
-  if (zoo_.contains(options.kind)) {
+  if (found->second.traits.forward_on_one_thread) {
     for (PhaseSpec& phase : task.phases) phase.forward_on_one_thread = true;
   }
   return task;
@@ -78,8 +83,13 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
 
 std::vector<std::string> ModelRegistry::kinds() const {
   std::vector<std::string> names;
-  for (const auto& [kind, factory] : factories_) names.push_back(kind);
+  for (const auto& [name, kind] : kinds_) names.push_back(name);
   return names;
+}
+
+bool ModelRegistry::makes_anew(const std::string& kind) const {
+  const auto found = kinds_.find(kind);
+  return found != kinds_.end() && found->second.traits.makes_anew;
 }
 
 }  // namespace tanren

@@ -8,29 +8,41 @@
 
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
 namespace tanren {
+
+// What a kind says of its tasks and of its factory. A run relies on nothing that is not said.
+struct KindTraits {
+  // Sets PhaseSpec::forward_on_one_thread of all phases. Not for a kind whose forward reads
+  // parameters by their addresses, as a compiled graph does: it must wait for all of them.
+  bool forward_on_one_thread = false;
+  // The factory makes a new module at each call and keeps none, and all weights are drawn with
+  // model/init.h. So it may be called in a dry run, and under a NoInitScope.
+  bool makes_anew = false;
+};
 
 class ModelRegistry {
  public:
   using Factory = std::function<Task(const ModelOptions&, const DataInfo&)>;
 
   ModelRegistry();  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd
-  // Error if `kind` exists already. The factory's tasks set PhaseSpec::forward_on_one_thread.
-  void add(std::string kind, Factory factory);
+  // Error if `kind` exists already.
+  void add(std::string kind, Factory factory, KindTraits traits = {});
   // The task of options.kind. ConfigError for an unknown kind (names the nearest) or data that does
   // not fit.
   Task make(const ModelOptions& options, const DataInfo& info) const;
   std::vector<std::string> kinds() const;  // sorted
-  // Whether `kind` is of the zoo: its factory makes a new module at each call.
-  bool is_of_the_zoo(const std::string& kind) const { return zoo_.count(kind) > 0; }
+  // KindTraits::makes_anew; false for an unknown kind.
+  bool makes_anew(const std::string& kind) const;
 
  private:
-  std::map<std::string, Factory> factories_;
-  std::set<std::string> zoo_;  // the kinds that the registry starts with
+  struct Kind {
+    Factory factory;
+    KindTraits traits;
+  };
+  std::map<std::string, Kind> kinds_;
 };
 
 }  // namespace tanren

@@ -5,6 +5,8 @@
 #include "tanren/model/couples_samples.h"
 #include "tanren/model/gpt2.h"
 #include "tanren/model/mlp.h"
+#include "tanren/model/registry.h"
+#include "tanren/model/supervised.h"
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -153,6 +155,41 @@ TEST(Zoo, draws_dropout_by_sample_and_a_torch_dropout_is_named) {
   EXPECT_EQ(torch_dropout(Gpt2(shape)), "");
   shape.fused_attention_dropout = true;
   EXPECT_EQ(torch_dropout(Gpt2(shape)), "the fused attention");
+}
+
+TEST(TaskFacts, are_the_tasks_own_and_else_told_by_the_types_of_its_modules) {
+  const auto net = std::make_shared<Module>("net");
+  net->register_module("norm", std::make_shared<Module>("torch::nn::BatchNorm1dImpl"));
+  net->register_module("drop", std::make_shared<Module>("torch::nn::DropoutImpl"));
+  Task task{.module = net};
+  EXPECT_TRUE(couples_samples(task));
+  EXPECT_EQ(torch_dropout(task), "drop");
+  task.facts = {.couples_samples = false, .torch_dropout = ""};
+  EXPECT_FALSE(couples_samples(task));
+  EXPECT_EQ(torch_dropout(task), "");
+  task.module = std::make_shared<Module>("graph");
+  task.facts = {.couples_samples = true, .torch_dropout = "the graph"};
+  EXPECT_TRUE(couples_samples(task));
+  EXPECT_EQ(torch_dropout(task), "the graph");
+}
+
+TEST(ModelRegistry, relies_on_nothing_that_a_kind_does_not_say) {
+  const auto factory = [](const ModelOptions& options, const DataInfo& info) {
+    return supervised(std::make_shared<Mlp>(options, info), options, info);
+  };
+  ModelRegistry models;
+  models.add("plain", factory);
+  models.add("single", factory, {.forward_on_one_thread = true});
+  const auto is_on_one_thread = [&](const std::string& kind) {
+    return models.make({.kind = kind}, kDigits).phases.front().forward_on_one_thread;
+  };
+  EXPECT_FALSE(is_on_one_thread("plain"));
+  EXPECT_TRUE(is_on_one_thread("single"));
+  EXPECT_TRUE(is_on_one_thread("mlp"));
+  EXPECT_FALSE(models.makes_anew("plain"));
+  EXPECT_FALSE(models.makes_anew("single"));
+  EXPECT_FALSE(models.makes_anew("unknown"));
+  EXPECT_TRUE(models.makes_anew("mlp"));
 }
 
 TEST(Block, is_named_to_a_profiler_and_otherwise_just_called) {

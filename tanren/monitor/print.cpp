@@ -42,16 +42,6 @@ std::string clock_text(double unix_seconds) {
   return buffer;
 }
 
-// The part of `text` that fits into `width` columns; whole characters only.
-std::string cut(std::string_view text, int64_t width) {
-  size_t end = text.size();
-  while (end > 0 && display_width(text.substr(0, end)) > width) {
-    --end;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  }
-  return std::string(text.substr(0, end));
-}
-
 // Keeps the end of a path: it distinguishes the runs.
 std::string folder_text(const RunLook& run) {
   std::string text = one_line(run.status.folder.string());
@@ -252,7 +242,7 @@ std::string look_text(const Look& look, int64_t width) {
   if (width <= 0) return all;
   std::string text;
   std::string_view rest = all;
-  while (!rest.empty()) text += cut(take_line(rest), width) + "\n";
+  while (!rest.empty()) text += cut_text(take_line(rest), width) + "\n";
   return text;
 }
 

@@ -85,8 +85,22 @@ std::string page_head(std::string_view title) {
          escaped(title) + "</title>\n<style>" + std::string(kStyle) + "</style></head>\n<body>\n";
 }
 
-std::string page_end() {
-  return "<div id=\"tip\"></div>\n<script>" + std::string(kScript) + "</script>\n</body></html>\n";
+std::string json_element(std::string_view id, std::string_view json) {
+  std::string html = "<script type=\"application/json\" id=\"" + escaped(id) + "\">";
+  for (const char c : json) {
+    if (c == '<') {
+      html += "\\u003c";
+    } else {
+      html += c;
+    }
+  }
+  return html + "</script>\n";
+}
+
+std::string page_end(std::string_view script) {
+  std::string html = "<div id=\"tip\"></div>\n<script>" + std::string(kScript) + "</script>\n";
+  if (!script.empty()) html += "<script>" + std::string(script) + "</script>\n";
+  return html + "</body></html>\n";
 }
 
 }  // namespace tanren

@@ -11,6 +11,10 @@ namespace tanren {
 std::string escaped(std::string_view text);
 // From the doctype to the opened body; `title` is escaped here.
 std::string page_head(std::string_view title);
-std::string page_end();
+// JSON that a script of the page reads: an element of that id, which no text in `json` ends.
+std::string json_element(std::string_view id, std::string_view json);
+// `script` runs at the end of the page, which is as readable without it. It must not contain
+// "</script".
+std::string page_end(std::string_view script = {});
 
 }  // namespace tanren

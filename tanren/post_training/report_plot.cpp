@@ -2,6 +2,7 @@
 
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
+#include "tanren/page/plot_axis.h"
 #include "tanren/page/report_page.h"
 #include "tanren/page/units.h"
 #include "tanren/post_training/report_tables.h"
@@ -107,15 +108,6 @@ PlotFrame plot_frame(const std::vector<PlotPoint>& points, std::optional<double>
   frame.cost = {0, 1.06 * dearest};
   frame.metric = {low - room, high + room};
   return frame;
-}
-
-// 1, 2 or 5 times a power of ten, so that about five fit.
-double tick_step(double length) {
-  const double power = std::pow(10, std::floor(std::log10(length / 5)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (length / (power * factor) <= 6) return power * factor;
-  }
-  return 10 * power;
 }
 
 std::string tick_text(double value, double step) {

@@ -4,7 +4,6 @@
 #include "tanren/base/log.h"
 #include "tanren/base/text.h"
 #include "tanren/data/text/token_fields.h"
-#include "tanren/forecast/predict.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -58,8 +57,7 @@ int64_t fitted_batch(const Prepared& prepared, int64_t wanted) {
   const Plan& plan = prepared.plan;
   const int64_t room = room_for_step(plan, standing_beside(prepared.fit, plan));
   if (room <= 0) return wanted;
-  const StepPredictor predictor([&] { return prepared.fit.make_task(prepared.config); },
-                                *prepared.fit.dataset);
+  const StepPredictor predictor = predictor_of(prepared.fit, prepared.config);
   int64_t batch = wanted;
   for (int64_t peak = 0;; batch = (batch + 1) / 2) {
     try {

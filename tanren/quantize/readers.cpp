@@ -294,6 +294,11 @@ ParameterReaders judged(const std::string& own, const at::Tensor& parameter, con
 
 std::vector<ParameterReaders> find_readers(const Task& task, const Batch& batch,
                                            Forwards forwards) {
+  if (!task.facts.runs_dry) {
+    throw NeedsValues(
+        "[quantize] the task says that it cannot run without values, and a dry run finds which "
+        "operators read each weight; train and write the model without 8-bit weights");
+  }
   for (const auto& item : task.module->named_parameters()) {
     refuse_replaced(item.value(), item.key());
   }

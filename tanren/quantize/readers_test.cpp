@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/operator_listener.h"
 #include "tanren/base/testing.h"
+#include "tanren/dry/dry_scope.h"
 
 #include <ATen/ATen.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -219,6 +220,9 @@ TEST(Readers, of_a_model_that_needs_values_are_an_error) {
                            find_readers(task, batch_for(at::randn({3, 8})));
                          }),
                          "asks for the value of a tensor");
+  Task says = predicting(linear, [&](const at::Tensor& x) { return linear->forward(x); });
+  says.facts.runs_dry = false;
+  EXPECT_THROW(find_readers(says, batch_for(at::randn({3, 8}))), NeedsValues);
 }
 
 }  // namespace

@@ -25,8 +25,11 @@ at::Tensor in_each_place(const at::Tensor& row, at::IntArrayRef sizes) {
 }  // namespace
 
 void replace_by_nan(at::Tensor parameter) {
-  if (is_replaced(parameter)) return;
   const at::NoGradGuard no_grad;
+  if (is_replaced(parameter)) {
+    parameter.detach().select(0, 0).fill_(std::numeric_limits<double>::quiet_NaN());
+    return;
+  }
   const MemoryScope memory(MemoryKind::weights);
   std::vector<int64_t> sizes = parameter.sizes().vec();
   sizes.front() = 1;

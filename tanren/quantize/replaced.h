@@ -17,8 +17,8 @@ enum class ReplacedNumbers { there, freed };
 
 // Gives the parameter the NaNs, in its own dtype and memory format, and frees its numbers. They
 // become NaN for whoever else holds them, such as a view that a module took in its constructor: a
-// copy keeps them, a detach() does not. The parameter no longer requires a gradient. Does nothing
-// to one that is replaced already.
+// copy keeps them, a detach() does not. The parameter no longer requires a gradient. One that has a
+// single row already (is_replaced) keeps it, and its numbers become NaN.
 void replace_by_nan(at::Tensor parameter);
 
 // By the stride of dim 0, which is 0, also of a parameter of one row.

@@ -119,11 +119,11 @@ void drop_groups(RunConfig& config) {
 }
 
 // Checks the sizes first: a model that fits no memory is refused before any of it is allocated. If
-// the training state is far below the limit, the full check is skipped. A user's own factory is not
-// called dry before it has made the real model, because it may keep what it made.
+// the training state is far below the limit, the full check is skipped. A factory that may keep
+// what it made is not called dry before it has made the real model.
 void refuse_too_large(RunConfig config, const Registry& registry, const Machine& machine,
                       const Datasets& datasets) {
-  if (!registry.models.is_of_the_zoo(config.model.kind)) return;
+  if (!registry.models.makes_anew(config.model.kind)) return;
   if (config.quantize.scheme == "static") drop_groups(config);  // of scales not known yet
   ModelProfile facts;
   try {
@@ -224,10 +224,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   }
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialised;
-  if (prepared.quantization) {
-    facts.couples_samples = false;  // batch norms are in eval mode
-    note_scales(*prepared.quantization, facts);
-  }
+  if (prepared.quantization) note_scales(*prepared.quantization, facts);
   if (config.parallel.pipeline > 1) {
     facts.blocks = blocks_of(config, registry, machine, facts, *prepared.datasets.train);
   }
@@ -256,6 +253,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   prepared.fit =
       fit_input(config, registry, plan_of, prepared.datasets, facts,
                 standing_bytes(prepared.task.module.get(), prepared.plan), prepared.quantization);
+  prepared.fit.runs_dry = prepared.task.facts.runs_dry;
   prepared.config = std::move(config);
   cut_by_plan(prepared);
   return prepared;
@@ -290,8 +288,10 @@ void fit_threads(Prepared& prepared) {
   DevicePlan& device = prepared.plan.device;
   if (device.device != "cpu" || device.threads == 1) return;
   try {
-    device.threads = try_config(prepared.fit, prepared.config).plan.device.threads;
-  } catch (const std::exception&) {  // a model that cannot be dry-run keeps its threads
+    FitInput dry = prepared.fit;
+    dry.may_probe = false;
+    device.threads = try_config(dry, prepared.config).plan.device.threads;
+  } catch (const std::exception&) {  // a model that cannot run dry keeps its threads
   }
 }
 

@@ -253,6 +253,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   }
   agree_on_limit(prepared, *ranks);
   const Fitted fitted = fit(prepared);
+  prepared.fit.probed->clear();
   if (prepared.quantization && !checkpoint && !source) {
     begin_quantized_run(prepared, is_first);
   }

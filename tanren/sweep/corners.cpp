@@ -5,10 +5,12 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/config/fields.h"
+#include "tanren/config/identity.h"
 #include "tanren/config/metric_mode.h"
 #include "tanren/config/objective_keys.h"
 #include "tanren/config/read_config.h"
 #include "tanren/config/renamed_keys.h"
+#include "tanren/config/space_rules.h"
 
 #include <algorithm>
 #include <set>
@@ -71,9 +73,8 @@ Space space_of(const RunConfig& config) {
   const std::vector<Field> fields = fields_of(copy);
   for (DimensionOptions& dimension : dimensions) {
     const Field* field = find_field(fields, dimension.key);
-    const bool is_count =
-        field != nullptr && (field->is<int64_t>() || field->is<std::optional<int64_t>>());
-    if (is_count && dimension.values.empty()) dimension.whole = true;
+    const bool are_whole = field != nullptr && takes_whole_numbers(*field);
+    if (are_whole && dimension.values.empty()) dimension.whole = true;
   }
   return Space(std::move(dimensions));
 }
@@ -140,6 +141,10 @@ RunConfig trial_config(const ConfigSource& source, const TrialValues& values,
   config.sweep = {};
   std::erase_if(config.asked, [](const std::string& key) { return key.starts_with("sweep."); });
   return config;
+}
+
+bool is_as_written(const ConfigSource& source, const TrialValues& values, const KnownKinds& known) {
+  return all_changes(trial_config(source, {}, known), trial_config(source, values, known)).empty();
 }
 
 std::vector<SpacePoint> corners_of(const Space& space, int64_t most) {

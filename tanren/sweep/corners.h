@@ -41,6 +41,9 @@ RunConfig config_of(const ConfigSource& source, const std::vector<std::string>& 
 RunConfig trial_config(const ConfigSource& source, const TrialValues& values,
                        const KnownKinds& known);
 
+// Whether the trial is the file itself, which has these values already.
+bool is_as_written(const ConfigSource& source, const TrialValues& values, const KnownKinds& known);
+
 // The points whose configs are tried: all combinations of choices and ends of ranges if there are
 // at most `most`; else each choice and end with the others at their first and at their last.
 std::vector<SpacePoint> corners_of(const Space& space, int64_t most = 256);

@@ -57,6 +57,17 @@ TEST_F(Corner, a_valid_space_has_no_problem_and_its_trials_are_runs_without_a_sw
   EXPECT_EQ(trial.asked.count("sweep.space"), 0u);
 }
 
+TEST_F(Corner, a_trial_of_the_values_that_the_file_has_is_the_file) {
+  write(kOptimizers);
+  const ConfigSource source = config_source(file_, {"optimizer.kind=sgd"}, kKnown);
+  const auto is_file = [&](const TrialValues& values) {
+    return is_as_written(source, values, kKnown);
+  };
+  EXPECT_TRUE(is_file({{"optimizer.kind", "sgd"}}));
+  EXPECT_FALSE(is_file({{"optimizer.kind", "adamw"}}));
+  EXPECT_FALSE(is_file({{"optimizer.kind", "sgd"}, {"model.hidden", "[7]"}}));
+}
+
 TEST_F(Corner, a_key_that_takes_whole_numbers_has_whole_numbers_only) {
   write(kOptimizers);
   const Space space = space_of(config());
@@ -101,7 +112,7 @@ TEST_F(Corner, every_problem_of_every_corner_is_told_once_with_its_values) {
         "[sweep] optimizer.kind=adamv model.hidden=[32]: optimizer.kind \"adamv\" is unknown; "}) {
     TANREN_EXPECT_CONTAINS(all, line);
   }
-  TANREN_EXPECT_CONTAINS(all, "(nearest: adamw)");
+  TANREN_EXPECT_CONTAINS(all, "(nearest: adam)");
   TANREN_EXPECT_CONTAINS(all, "model.hidden must be a list of whole numbers, not 'many'");
 }
 

@@ -4,6 +4,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/page/table.h"
+#include "tanren/sweep/confirmation.h"
 
 #include <nlohmann/json.hpp>
 
@@ -18,18 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The trial that has the result: itself, or the one that answers for it.
-const TrialRecord& answering(const Study& study, const TrialRecord& record) {
-  const int64_t id = record.same_as.value_or(record.id);
-  return study.records()[static_cast<size_t>(id)];
-}
-
-std::string values_text(const TrialRecord& record) {
-  std::vector<std::string> values;
-  for (const auto& [key, value] : record.values) values.push_back(key + "=" + value);
-  return join(values, " ");
-}
-
 // Where the trial comes from or why it failed.
 std::string remark_on(const Study& study, const TrialRecord& record) {
   if (record.same_as) return fmt::format("as trial {}", *record.same_as);
@@ -39,13 +28,55 @@ std::string remark_on(const Study& study, const TrialRecord& record) {
   return fmt::format("from trial {} at step {}", *own.fork_of, own.fork_step);
 }
 
-// "12 finished, 3 paused"
-std::string counts_text(const Study& study) {
-  std::map<std::string, int64_t> counts;
-  for (const TrialRecord& record : study.records()) ++counts[state_text(study, record)];
-  std::vector<std::string> parts;
-  for (const auto& [state, count] : counts) parts.push_back(fmt::format("{} {}", count, state));
-  return parts.empty() ? "no trial yet" : join(parts);
+// What other seeds say of the best, and which of their runs came to nothing.
+std::string confirmation_text(const Study& study) {
+  const StudyOptions& options = study.options();
+  std::vector<std::string> lines;
+  for (const PairedDifference& difference : paired_differences(study)) {
+    lines.push_back(fmt::format("trial {:04}: {}", difference.trial,
+                                text_of(difference, options.metric, options.lower_is_better)));
+  }
+  for (const Confirmed& end : study.confirmed()) {
+    if (end.value || is_due(&end)) continue;
+    lines.push_back(fmt::format("{}: {}{}; its pairs are left out", name_of(end.run),
+                                to_text(end.outcome),
+                                end.reason.empty() ? "" : " (" + end.reason + ")"));
+  }
+  if (lines.empty()) return "";
+  return text_of(Table{.title = "the best with other seeds", .note = join(lines, "\n")});
+}
+
+Json json_of(const Study& study, const PairedDifference& difference) {
+  const bool is_better = (difference.mean < 0) == study.options().lower_is_better;
+  const char* otherwise = is_better ? "better" : "worse";
+  const char* verdict = difference.is_noise() ? "within_noise" : otherwise;
+  return {{"trial", difference.trial},
+          {"pairs", difference.pairs},
+          {"mean", difference.pairs > 0 ? Json(difference.mean) : Json()},
+          {"standard_error", difference.error ? Json(*difference.error) : Json()},
+          {"p", difference.p ? Json(*difference.p) : Json()},
+          {"verdict", difference.p ? Json(verdict) : Json()}};
+}
+
+Json json_of(const Confirmed& end) {
+  Json json = {{"trial", end.run.trial ? Json(*end.run.trial) : Json()},
+               {"seed", end.run.seed},
+               {"state", to_text(end.outcome)},
+               {"value", end.value ? Json(*end.value) : Json()},
+               {"step", end.step}};
+  if (!end.reason.empty()) json["reason"] = end.reason;
+  return json;
+}
+
+Json confirmation_json(const Study& study) {
+  Json trials = Json::array(), runs = Json::array();
+  for (const PairedDifference& difference : paired_differences(study)) {
+    trials.push_back(json_of(study, difference));
+  }
+  for (const Confirmed& end : study.confirmed()) {
+    if (!is_due(&end)) runs.push_back(json_of(end));
+  }
+  return {{"trials", std::move(trials)}, {"runs", std::move(runs)}};
 }
 
 Json entry_of_trial(const Study& study, const TrialRecord& record, int64_t rank) {
@@ -67,6 +98,25 @@ Json entry_of_trial(const Study& study, const TrialRecord& record, int64_t rank)
 }
 
 }  // namespace
+
+const TrialRecord& answering(const Study& study, const TrialRecord& record) {
+  const int64_t id = record.same_as.value_or(record.id);
+  return study.records()[static_cast<size_t>(id)];
+}
+
+std::string values_text(const TrialRecord& record) {
+  std::vector<std::string> values;
+  for (const auto& [key, value] : record.values) values.push_back(key + "=" + value);
+  return join(values, " ");
+}
+
+std::string counts_text(const Study& study) {
+  std::map<std::string, int64_t> counts;
+  for (const TrialRecord& record : study.records()) ++counts[state_text(study, record)];
+  std::vector<std::string> parts;
+  for (const auto& [state, count] : counts) parts.push_back(fmt::format("{} {}", count, state));
+  return parts.empty() ? "no trial yet" : join(parts);
+}
 
 std::vector<const TrialRecord*> ranked(const Study& study) {
   std::vector<const TrialRecord*> order;
@@ -100,10 +150,11 @@ std::string leaderboard_json(const Study& study) {
   for (const TrialRecord* record : ranked(study)) {
     trials.push_back(entry_of_trial(study, *record, ++rank));
   }
-  const Json json = {{"metric", study.options().metric},
-                     {"mode", study.options().lower_is_better ? "min" : "max"},
-                     {"done", study.is_done()},
-                     {"trials", std::move(trials)}};
+  Json json = {{"metric", study.options().metric},
+               {"mode", study.options().lower_is_better ? "min" : "max"},
+               {"done", study.is_done()},
+               {"trials", std::move(trials)}};
+  if (!study.confirmed().empty()) json["confirmation"] = confirmation_json(study);
   return json_text(json, 2) + "\n";
 }
 
@@ -124,7 +175,8 @@ std::string leaderboard_text(const Study& study, size_t rows) {
   }
   table.note = counts_text(study);
   if (order.size() > rows) table.note += fmt::format("; {} more rows", order.size() - rows);
-  return text_of(table);
+  const std::string confirmation = confirmation_text(study);
+  return text_of(table) + (confirmation.empty() ? "" : "\n" + confirmation);
 }
 
 }  // namespace tanren

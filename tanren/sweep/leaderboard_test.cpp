@@ -23,8 +23,8 @@ Study three_kinds() {
   Study study(Space({{.key = "kind", .values = {"a", "b", "c"}}}), {.sampler = "random",
                                                                     .scheduler = "asha",
                                                                     .trials = 20,
-                                                                    .metric = "accuracy",
                                                                     .lower_is_better = false,
+                                                                    .metric = "accuracy",
                                                                     .steps = 8,
                                                                     .first_rung = 2,
                                                                     .reduction = 2});

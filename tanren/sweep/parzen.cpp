@@ -52,7 +52,7 @@ void ParzenMixture::add_range(size_t dimension, const std::vector<const SpacePoi
   const double usual = width * std::max(kDeviation * std::pow(count, exponent), kLeastDeviation);
   Range& range = ranges_[dimension];
   // Farther from an end, in deviations, all of a kernel is inside it to the last bit.
-  constexpr double kFar = 8.3;
+  constexpr double kFar = 8.3, kLogRootOfTwoPi = 0.91893853320467274;
   const double log_usual = std::log(usual);
   const auto add = [&](double mean, double deviation) {
     const double from_low = (mean - low) / deviation, to_high = (low + width - mean) / deviation;
@@ -62,7 +62,7 @@ void ParzenMixture::add_range(size_t dimension, const std::vector<const SpacePoi
         is_inside ? 0 : std::log(normal_share_below(to_high) - normal_share_below(-from_low));
     range.mean.push_back(mean);
     range.precision.push_back(1 / deviation);
-    range.offset.push_back(-log_deviation - log_inside);
+    range.offset.push_back(-log_deviation - log_inside - kLogRootOfTwoPi);
   };
   const double middle = low + width / 2;
   for (const SpacePoint* point : points) {

@@ -46,6 +46,33 @@ class PlainScheduler final : public Scheduler {
   int64_t started_ = 0, running_ = 0;
 };
 
+// Decides nothing: it counts what another program has decided.
+class ExternalScheduler final : public Scheduler {
+ public:
+  explicit ExternalScheduler(const SchedulerOptions& options) : options_(options) {}
+
+  Decision next() const override {
+    const bool is_over = started_ >= options_.trials && running_ == 0;
+    return {.kind = is_over ? Decision::end : Decision::wait};
+  }
+  void started(int64_t, int64_t, bool runs) override {
+    ++started_;
+    if (runs) ++running_;
+  }
+  void resumed(int64_t, int64_t) override { ++running_; }
+  void forked(int64_t, int64_t, int64_t) override {}  // in the place of one that ran
+  void told(int64_t, int64_t, double) override { --running_; }
+  void put_off(int64_t) override { --running_; }
+  bool is_external() const override { return true; }
+  bool lets_wait() const override { return false; }
+  int64_t last_step() const override { return options_.steps; }
+  void grow(int64_t trials) override { options_.trials = trials; }
+
+ private:
+  SchedulerOptions options_;
+  int64_t started_ = 0, running_ = 0;
+};
+
 }  // namespace
 
 std::unique_ptr<Scheduler> make_plain_scheduler(const SchedulerOptions& options) {
@@ -57,7 +84,8 @@ std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options) {
   require(options.trials > 0, fmt::format("trials is {}; give 1 or more", options.trials));
   require(options.steps >= 0, fmt::format("steps is {}; give 0 or more", options.steps));
   if (kind == "none") return make_plain_scheduler(options);
-  const std::vector<std::string> kinds = {"none", "asha", "pbt"};
+  if (kind == "external") return std::make_unique<ExternalScheduler>(options);
+  const std::vector<std::string> kinds = {"none", "asha", "pbt", "external"};
   const std::string near = nearest(kind, kinds);
   require(std::find(kinds.begin(), kinds.end(), kind) != kinds.end(),
           "scheduler \"" + kind + "\" is unknown; one of " + join(kinds) +

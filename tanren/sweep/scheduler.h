@@ -14,7 +14,7 @@
 namespace tanren {
 
 struct SchedulerOptions {
-  std::string kind = "none";  // none, asha, pbt
+  std::string kind = "none";  // none, asha, pbt, external
   int64_t trials = 0;         // that begin with values of the sampler; may grow, but not for pbt
   int64_t steps = 0;          // of a whole trial; 0 (none only): the trial knows its end
   int64_t first_rung = 0;     // asha, ≥ 1
@@ -54,6 +54,9 @@ class Scheduler {
   // The trial was refused and waits; it will be resumed.
   virtual void put_off(int64_t trial) = 0;
 
+  // Whether another program decides and writes the journal. Then next() is wait or end, and each
+  // start, fork and resume is as it must be.
+  virtual bool is_external() const { return false; }
   // Whether a refused trial may wait for the end.
   virtual bool lets_wait() const { return true; }
   // The step at which a whole trial ends; 0: unknown.

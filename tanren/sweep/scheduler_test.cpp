@@ -47,8 +47,9 @@ TEST(Scheduler, refuses_options_that_do_not_fit) {
   const auto refused = [](const SchedulerOptions& options) {
     return testing::error_of<ConfigError>([&] { make_scheduler(options); });
   };
-  EXPECT_EQ(refused({.kind = "ashe", .trials = 1}),
-            "[sweep] scheduler \"ashe\" is unknown; one of none, asha, pbt (nearest: asha)");
+  EXPECT_EQ(
+      refused({.kind = "ashe", .trials = 1}),
+      "[sweep] scheduler \"ashe\" is unknown; one of none, asha, pbt, external (nearest: asha)");
   EXPECT_EQ(refused({.trials = 0}), "[sweep] trials is 0; give 1 or more");
   EXPECT_EQ(refused({.kind = "asha", .trials = 1}),
             "[sweep] asha needs the steps of a whole trial; set steps");

@@ -21,6 +21,11 @@ std::string key_of(const TrialValues& values) {
   return key;
 }
 
+// The last step at which the trial was told, or has reported since.
+int64_t reached(const TrialRecord& record) {
+  return record.metrics.empty() ? record.step : std::max(record.step, record.metrics.back().first);
+}
+
 // Of both trials with a value.
 bool is_ahead(const TrialRecord& a, const TrialRecord& b, bool lower_is_better) {
   if (a.step != b.step) return a.step > b.step;
@@ -113,10 +118,16 @@ void Study::check(const StudyEvent& event) const {
   if (event.kind == StudyEvent::start) {
     require(event.trial == std::ssize(records_),
             fmt::format("{} starts where trial {} is the next", name, records_.size()));
-    require(is_there(event.same_as.value_or(-1)) && is_there(event.fork_of.value_or(-1)),
+    const auto is_earlier = [&](const auto& trial) { return is_there(trial.value_or(-1)); };
+    require(is_earlier(event.same_as) && is_earlier(event.fork_of) && is_earlier(event.replaces),
             name + " names a later trial");
     require(event.fork_of.has_value() == event.replaces.has_value(),
             name + " has only one of fork_of and replaces");
+    if (scheduler_->is_external()) {
+      const size_t replaced = static_cast<size_t>(event.replaces.value_or(0));
+      return require(!event.fork_of || records_[replaced].state == TrialState::running,
+                     name + " replaces a trial that does not run");
+    }
     const Decision next = scheduler_->next();
     const auto kind = event.fork_of ? Decision::fork : Decision::start;
     require(next.kind == kind || (kind == Decision::start && next.kind != Decision::fork),
@@ -124,6 +135,10 @@ void Study::check(const StudyEvent& event) const {
     require(!event.fork_of || (next.trial == *event.replaces && next.source == *event.fork_of),
             name + " forks, and the scheduler has another fork");
     return;
+  }
+  if (event.kind == StudyEvent::confirm) {
+    const std::string problem = problem_of(*this, confirmed_of(event).run);
+    return require(problem.empty(), problem);
   }
   require(is_there(event.trial), name + " never started");
   const TrialState state = records_[static_cast<size_t>(event.trial)].state;
@@ -143,6 +158,7 @@ void Study::write(const StudyEvent& event) {
 void Study::apply(const StudyEvent& event) {
   if (event.kind == StudyEvent::grow) return scheduler_->grow(event.trial);
   if (event.kind == StudyEvent::start) return apply_start(event);
+  if (event.kind == StudyEvent::confirm) return confirmed_.push_back(confirmed_of(event));
   TrialRecord& record = records_[static_cast<size_t>(event.trial)];
   if (event.kind == StudyEvent::end) return apply_end(record, event);
   if (event.kind == StudyEvent::report) {
@@ -175,8 +191,14 @@ void Study::apply_start(const StudyEvent& event) {
   if (record.same_as) record.state = TrialState::ended;
   if (!record.same_as) ++num_running_;
   if (event.fork_of) {
-    record.begun = record.fork_step = records_[static_cast<size_t>(*event.fork_of)].step;
+    record.begun = record.fork_step = reached(records_[static_cast<size_t>(*event.fork_of)]);
     TrialRecord& replaced = records_[static_cast<size_t>(*event.replaces)];
+    if (replaced.state == TrialState::running) {  // another program does not pause it before
+      --num_running_;
+      replaced.step = reached(replaced);
+      if (!replaced.metrics.empty()) replaced.value = replaced.metrics.back().second;
+      replaced.state = TrialState::paused;
+    }
     if (replaced.state == TrialState::paused) {
       replaced.state = TrialState::ended;
       replaced.outcome = TrialOutcome::stopped;
@@ -215,6 +237,7 @@ void Study::apply_end(TrialRecord& record, const StudyEvent& event) {
 }
 
 std::optional<Trial> Study::ask() {
+  if (scheduler_->is_external()) return std::nullopt;
   while (!interrupted_.empty()) {
     const TrialRecord& record = records_[static_cast<size_t>(interrupted_.front())];
     interrupted_.pop_front();
@@ -319,6 +342,13 @@ void Study::report(const Trial& trial, int64_t step, double value) {
   const bool is_new = record.metrics.empty() || step > record.metrics.back().first;
   if (!is_new || !std::isfinite(value)) return;
   write({.kind = StudyEvent::report, .trial = record.id, .step = step, .value = value});
+}
+
+void Study::confirm(const Confirmed& end) {
+  if (const std::string problem = problem_of(*this, end.run); !problem.empty()) {
+    throw ConfigError("[sweep] " + problem + "; tell what runs_to_confirm() returns, and once");
+  }
+  write(event_of(end));
 }
 
 bool Study::is_done() const {

@@ -7,6 +7,7 @@
 //   while (const auto trial = study.ask()) study.tell(*trial, cost_of(trial->number("angle")));
 #pragma once
 
+#include "tanren/sweep/confirmation.h"
 #include "tanren/sweep/journal.h"
 #include "tanren/sweep/sampler.h"
 #include "tanren/sweep/scheduler.h"
@@ -28,7 +29,7 @@ struct StudyEvent;
 
 struct StudyOptions {
   std::string sampler = "tpe";     // grid, random, tpe
-  std::string scheduler = "none";  // none, asha, pbt
+  std::string scheduler = "none";  // none, asha, pbt, external
   int64_t trials = 0;              // 0: all points of a grid
   bool lower_is_better = true;
   std::string metric = "value";  // what the value is called, for reports
@@ -51,7 +52,8 @@ class Study {
 
   // The next work, whose line is on the disk before it is returned. Empty: nothing until a running
   // trial is told, or nothing any more (is_done()). New trials of the values of an earlier one are
-  // answered by it and never returned. RunError if the journal cannot be written.
+  // answered by it and never returned. RunError if the journal cannot be written. Always empty if
+  // the scheduler is external.
   std::optional<Trial> ask();
 
   // The trial reached trial.until with this value of the metric. One that is not finite means
@@ -66,10 +68,16 @@ class Study {
   // nothing, so a resumed trial may report again.
   void report(const Trial& trial, int64_t step, double value);
 
-  // Nothing runs, and nothing will.
+  // A confirming run of runs_to_confirm() ended. A value that is not finite means diverged, and
+  // refused, alone, too_large. ConfigError for a run that is not due.
+  void confirm(const Confirmed& end);
+
+  // Nothing runs, and nothing will, but for confirming runs.
   bool is_done() const;
   // All trials, by id.
   const std::vector<TrialRecord>& records() const { return records_; }
+  // The ends of confirming runs, in the order of the journal.
+  const std::vector<Confirmed>& confirmed() const { return confirmed_; }
   // The ended or paused trial with the best value at the highest step; null: none has a value.
   const TrialRecord* best() const;
 
@@ -99,6 +107,7 @@ class Study {
   std::unique_ptr<Scheduler> scheduler_;
   Journal journal_;
   std::vector<TrialRecord> records_;
+  std::vector<Confirmed> confirmed_;
   std::unordered_map<std::string, int64_t> by_values_;  // the first trial of some values
   std::deque<int64_t> interrupted_;                     // running when the journal was opened
   std::deque<int64_t> waiting_;                         // refused once

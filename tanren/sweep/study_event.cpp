@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <set>
 
@@ -18,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 1;
-constexpr const char* kKinds[] = {"start", "report", "resume", "end", "trials"};
+constexpr const char* kKinds[] = {"start", "report", "resume", "end", "trials", "confirm"};
 
 [[noreturn]] void refuse(const std::string& what) { throw InputError(what); }
 
@@ -98,6 +99,33 @@ void add_space_changes(const Json& before, const Json& now, std::vector<std::str
 
 }  // namespace
 
+StudyEvent event_of(const Confirmed& end) {
+  StudyEvent event{.kind = StudyEvent::confirm, .trial = end.run.seed, .step = end.step};
+  event.of = end.run.trial;
+  event.alone = end.run.alone;
+  const bool has_value = end.value && std::isfinite(*end.value);
+  if (has_value) {
+    event.value = end.value;
+    return event;
+  }
+  const bool is_too_large = end.outcome == TrialOutcome::refused && end.run.alone;
+  event.outcome = is_too_large ? TrialOutcome::too_large : end.outcome;
+  event.reason = utf8_text(one_line(end.reason));
+  if (end.value) {
+    event.outcome = TrialOutcome::diverged;
+    event.reason = "the value is " + to_text(*end.value);
+  }
+  return event;
+}
+
+Confirmed confirmed_of(const StudyEvent& event) {
+  return {.run = {.trial = event.of, .seed = event.trial, .alone = event.alone},
+          .step = event.step,
+          .value = event.value,
+          .outcome = event.outcome.value_or(TrialOutcome::finished),
+          .reason = event.reason};
+}
+
 std::string event_line(const StudyEvent& event) {
   Json json = {{kKinds[event.kind], event.trial}};
   if (event.kind == StudyEvent::start) {
@@ -111,8 +139,10 @@ std::string event_line(const StudyEvent& event) {
   if (event.kind == StudyEvent::start || event.kind == StudyEvent::resume) {
     json["until"] = event.until;
   }
+  if (event.of) json["of"] = *event.of;
   if (event.alone) json["alone"] = true;
-  if (event.kind == StudyEvent::report || event.kind == StudyEvent::end) {
+  if (event.kind == StudyEvent::report || event.kind == StudyEvent::end ||
+      event.kind == StudyEvent::confirm) {
     json["step"] = event.step;
     if (event.value) json["value"] = *event.value;
   }
@@ -126,7 +156,7 @@ StudyEvent event_of(const std::string& line) {
   StudyEvent event;
   const auto is_kind = [&](const char* kind) { return json.contains(kind); };
   const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds), is_kind);
-  if (kind == std::end(kKinds)) refuse("is none of start, report, resume, end, trials");
+  if (kind == std::end(kKinds)) refuse("is none of start, report, resume, end, trials, confirm");
   event.kind = static_cast<StudyEvent::Kind>(kind - std::begin(kKinds));
   event.trial = needed_count(json, *kind);
   if (event.kind == StudyEvent::start) read_values(json, event);
@@ -135,6 +165,7 @@ StudyEvent event_of(const std::string& line) {
   event.same_as = count_at(json, "same_as");
   event.fork_of = count_at(json, "fork_of");
   event.replaces = count_at(json, "replaces");
+  event.of = count_at(json, "of");
   event.alone = json.value("alone", Json(false)) == Json(true);
   event.reason = text_at(json, "reason");
   if (const auto value = json.find("value"); value != json.end()) {
@@ -145,7 +176,7 @@ StudyEvent event_of(const std::string& line) {
     event.outcome = trial_outcome(text_at(json, "outcome"));
     if (!event.outcome) refuse("outcome is none that a trial has");
   }
-  const bool is_end = event.kind == StudyEvent::end;
+  const bool is_end = event.kind == StudyEvent::end || event.kind == StudyEvent::confirm;
   if (is_end && event.value.has_value() == event.outcome.has_value()) {
     refuse("has neither or both of value and outcome");
   }

@@ -19,17 +19,24 @@ struct StudyEvent {
     resume,  // {"resume": trial, "until"}; "alone": true
     end,     // {"end": trial, "step", "value"}, or "outcome" and "reason" instead of the value
     grow,    // {"trials": number}
+    // {"confirm": seed, "of": trial, "step", …}, the rest as of end; without "of": the file's own
+    // values; "alone": true
+    confirm,
   };
   Kind kind = start;
-  int64_t trial = 0;  // grow: the new number of trials
+  int64_t trial = 0;  // grow: the new number of trials; confirm: the seed
   TrialValues values;
   int64_t until = 0, step = 0;
   std::optional<double> value;
   std::optional<TrialOutcome> outcome;
   std::string reason;
-  std::optional<int64_t> same_as, fork_of, replaces;
+  std::optional<int64_t> same_as, fork_of, replaces, of;
   bool alone = false;
 };
+
+// A value that is not finite means diverged; refused, alone, too_large.
+StudyEvent event_of(const Confirmed& end);
+Confirmed confirmed_of(const StudyEvent& event);
 
 // One JSON object without a line end.
 std::string event_line(const StudyEvent& event);

@@ -150,7 +150,7 @@ TEST_F(StudyJournal, a_line_that_is_not_of_the_study_is_told_with_its_number) {
            {"{\"end\":3,\"step\":0,\"value\":1}", "trial 3 never started"},
            {"{\"start\":1,\"values\":{},\"until\":0}", "trial 1 starts where trial 0 is the next"},
            {"{\"start\":0,\"values\":{\"rate\":\"7\"},\"until\":0}", "rate=7 is not in the space"},
-           {"{\"begin\":0}", "is none of start, report, resume, end, trials"},
+           {"{\"begin\":0}", "is none of start, report, resume, end, trials, confirm"},
            {"[1}", "is no JSON object"}}) {
     const std::string before = read_file(file_);
     Journal(file_).append(line, false);
@@ -171,6 +171,47 @@ TEST_F(StudyJournal, a_full_disk_starts_nothing_and_later_goes_on) {
   EXPECT_TRUE(study.records().empty());
   run_all(study);
   EXPECT_EQ(study.records().size(), 2u);
+}
+
+TEST_F(StudyJournal, of_another_program_is_read_and_nothing_is_decided_here) {
+  const StudyOptions options =
+      kept({.sampler = "random", .scheduler = "external", .trials = 3, .steps = 8});
+  const auto append = [&](const std::vector<std::string>& lines) {
+    Journal journal(file_);
+    for (const std::string& line : lines) journal.append(line, false);
+  };
+  {
+    Study study(rates(), options);
+    EXPECT_FALSE(study.ask());
+    EXPECT_FALSE(study.is_done());
+  }
+  append(
+      {R"({"start":0,"values":{"rate":"0.1","width":"2"},"until":8})",
+       R"({"start":1,"values":{"rate":"5e-01","width":"1"},"until":8})",
+       R"({"report":0,"step":4,"value":1})", R"({"report":1,"step":4,"value":2.0})",
+       R"({"start":2,"values":{"rate":"0.12","width":"2"},"until":8,"fork_of":0,"replaces":1})"});
+  {
+    Study study(rates(), options);
+    EXPECT_FALSE(study.ask());  // also nothing of what ran
+    EXPECT_FALSE(study.is_done());
+    ASSERT_EQ(study.records().size(), 3u);
+    EXPECT_EQ(study.records()[0].state, TrialState::running);
+    EXPECT_EQ(study.records()[1].outcome, TrialOutcome::stopped);
+    EXPECT_EQ(study.records()[1].state, TrialState::ended);
+    EXPECT_EQ(study.records()[1].value, 2.0);
+    EXPECT_EQ(study.records()[2].fork_step, 4);
+  }
+  append({R"({"start":3,"values":{"rate":"0.7","width":"2"},"until":8})",
+          R"({"end":0,"step":8,"value":0.5})", R"({"end":2,"step":8,"value":0.7})",
+          R"({"end":3,"step":0,"outcome":"refused","reason":"needs 3 GiB"})"});
+  // A fork is none of the three that begin.
+  EXPECT_FALSE(Study(rates(), options).is_done());
+  append({R"({"start":4,"values":{"rate":"0.9","width":"2"},"until":8})",
+          R"({"end":4,"step":2,"outcome":"crashed","reason":"signal 9"})"});
+  const Study study(rates(), options);
+  EXPECT_TRUE(study.is_done());
+  EXPECT_EQ(study.best()->id, 0);
+  EXPECT_EQ(study.records()[3].outcome, TrialOutcome::refused);
 }
 
 TEST(Study, refuses_what_cannot_be_a_study) {

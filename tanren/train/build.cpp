@@ -67,7 +67,7 @@ Task build_task(const RunConfig& config, const ModelRegistry& models, const Data
                 bool has_weights) {
   const MemoryScope memory(MemoryKind::weights);
   std::optional<NoInitScope> no_init;
-  if (has_weights && models.is_of_the_zoo(config.model.kind)) no_init.emplace();
+  if (has_weights && models.makes_anew(config.model.kind)) no_init.emplace();
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
   Task task = models.make(config.model, train.info());
   freeze(*task.module, config.model);
@@ -121,8 +121,8 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   ModelProfile profile;
   profile_parameters(*task.module, profile);
   profile_objectives(task, profile);
-  profile.couples_samples = couples_samples(*task.module);
-  profile.torch_dropout = torch_dropout(*task.module);
+  profile.couples_samples = couples_samples(task);
+  profile.torch_dropout = torch_dropout(task);
   profile.metrics = task.metrics;
   profile.classes = task.classes;
   profile.train_samples = datasets.train->size();

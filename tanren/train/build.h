@@ -27,8 +27,8 @@ struct Datasets {
 // beside it, `eval` is all of that source.
 Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry);
 
-// The task, initialised from run.seed, on the CPU in fp32. `has_weights`: the weights of the zoo's
-// kinds are not drawn, since the caller loads all of them.
+// The task, initialised from run.seed, on the CPU in fp32. `has_weights`: the caller loads all
+// weights, so that kinds that make them anew (KindTraits) draw none.
 Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train,
                 bool has_weights = false);
 

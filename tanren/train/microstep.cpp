@@ -71,12 +71,12 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
   recovery.begin();
   bool in_backward = false;
   const auto work = [&] {
-    const PassContext passes{phase, context.run, parts};
+    const PassContext passes{phase, context.run, parts, context.batch};
     ForwardPass pass = forward_pass(passes, piece);
     if (!phase.blocks_checked) check_blocks(parts.plan.memory, pass.blocks);
     phase.blocks_checked = true;
     in_backward = true;
-    backward_pass(passes, pass, context.batch, pending, is_last);
+    backward_pass(passes, pass, pending, is_last);
     context.losses.add(pass.terms, piece.size());
   };
   std::optional<Shortage> shortage;

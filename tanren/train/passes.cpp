@@ -46,18 +46,36 @@ std::unique_ptr<OffloadScope> offload_scope(const Batch& piece, const PassContex
   return std::make_unique<OffloadScope>(options);
 }
 
+// Made as they are asked for.
+std::vector<LossSeeds> seeds_of(const Phase& phase, const GlobalBatch& batch) {
+  std::vector<LossSeeds> seeds;
+  for (const Objective& objective : phase.objectives) {
+    seeds.emplace_back(
+        [&objective, &batch](const std::string& term, const std::string& count_name) {
+          return seed_of(objective, term, count_name, batch);
+        });
+  }
+  return seeds;
+}
+
+// Null if the forward serves several objectives.
+LossSeeds* only_seeds(ForwardPass& pass) {
+  return pass.seeds.size() == 1 ? &pass.seeds.front() : nullptr;
+}
+
 // As a seed of backward, a term's factor costs no operation and no graph.
-void backward_of(const Objective& objective, const Terms& terms, const GlobalBatch& batch,
-                 const std::vector<at::Tensor>& inputs, bool retain_graph) {
-  std::vector<at::Tensor> roots, seeds;
-  for (const auto& term : terms) {
-    const auto seed = seed_of(objective, term.name, term.count_name, batch);
-    if (!seed || !term.sum.requires_grad()) continue;
-    roots.push_back(term.sum);
-    seeds.push_back(at::scalar_tensor(*seed, term.sum.options().requires_grad(false)));
+void backward_of(LossSeeds& seeds, const Terms& terms, const std::vector<at::Tensor>& inputs,
+                 bool retain_graph) {
+  std::vector<at::Tensor> roots, root_seeds;
+  for (const auto& [name, sum, count_name] : terms) {
+    if (!sum.requires_grad()) continue;
+    const at::Tensor seed = seeds.of(name, count_name, sum.scalar_type(), sum.device());
+    if (!seed.defined()) continue;
+    roots.push_back(sum);
+    root_seeds.push_back(seed);
   }
   if (roots.empty()) return;
-  torch::autograd::backward(roots, seeds, retain_graph, /*create_graph=*/false, inputs);
+  torch::autograd::backward(roots, root_seeds, retain_graph, /*create_graph=*/false, inputs);
 }
 
 }  // namespace
@@ -73,10 +91,11 @@ std::optional<double> seed_of(const Objective& objective, const std::string& ter
 
 ForwardPass in_forward(const PassContext& context, const Batch& piece,
                        const std::function<void()>& forward) {
-  const auto& [phase, run, parts] = context;
-  ForwardPass pass{.ids = piece.ids};
+  const auto& [phase, run, parts, batch] = context;
+  ForwardPass pass{.ids = piece.ids, .seeds = seeds_of(phase, batch)};
   {
     const BlockTrailScope trail(pass.blocks);
+    const LossSeedsScope seeds(only_seeds(pass));
     const AcrossRanksScope across_ranks(parts.ranks->across_ranks());
     const RandomScope random(run.seed_of(phase), run.attempt, piece.ids);
     const MemoryScope memory(MemoryKind::activations);
@@ -103,8 +122,9 @@ ForwardPass forward_pass(const PassContext& context, const Batch& piece) {
 
 void in_backward(const PassContext& context, ForwardPass& pass, bool is_last,
                  const std::function<void()>& backward) {
-  const auto& [phase, run, parts] = context;
+  const auto& [phase, run, parts, batch] = context;
   const BlockTrailScope trail(pass.blocks);
+  const LossSeedsScope seeds(only_seeds(pass));
   const AcrossRanksScope across_ranks(parts.ranks->across_ranks());
   const RandomScope random(run.seed_of(phase), run.attempt, pass.ids);
   const MemoryScope memory(MemoryKind::temporaries);
@@ -113,8 +133,8 @@ void in_backward(const PassContext& context, ForwardPass& pass, bool is_last,
   backward();
 }
 
-void backward_pass(const PassContext& context, ForwardPass& pass, const GlobalBatch& batch,
-                   const Pending& pending, bool is_last) {
+void backward_pass(const PassContext& context, ForwardPass& pass, const Pending& pending,
+                   bool is_last) {
   const Phase& phase = context.phase;
   std::vector<size_t> due;
   for (size_t i = 0; i < phase.objectives.size(); ++i) {
@@ -129,7 +149,7 @@ void backward_pass(const PassContext& context, ForwardPass& pass, const GlobalBa
     for (const size_t i : due) {
       const auto& objective = phase.objectives[i];
       const auto& all = shared_graph ? objective.gradients.parameters() : std::vector<at::Tensor>{};
-      backward_of(objective, pass.terms, batch, pending[i] ? *pending[i] : all,
+      backward_of(pass.seeds[i], pass.terms, pending[i] ? *pending[i] : all,
                   /*retain_graph=*/i != due.back());
     }
   });

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tanren/base/batch.h"
+#include "tanren/base/loss_seeds.h"
 #include "tanren/blocks/block_trail.h"
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
@@ -20,13 +21,16 @@ struct PassContext {
   const Phase& phase;
   const RunState& run;
   const Parts& parts;
+  const GlobalBatch& batch;  // that the passes are part of
 };
 
-// What a forward leaves for its backward; as long as it lives, so does the forward's graph.
+// What a forward leaves for its backward; as long as it lives, so does the forward's graph. Phase
+// and batch outlive it.
 struct ForwardPass {
-  Terms terms = {};           // with their graphs
-  at::Tensor ids = {};        // of the samples
-  BlockPassages blocks = {};  // that it went through
+  Terms terms = {};                   // with their graphs
+  at::Tensor ids = {};                // of the samples
+  BlockPassages blocks = {};          // that it went through
+  std::vector<LossSeeds> seeds = {};  // of each objective
 };
 
 // Per objective the parameters whose gradient is still to come; no value: all of them.
@@ -40,8 +44,9 @@ std::optional<double> seed_of(const Objective& objective, const std::string& ter
                               const std::string& count_name, const GlobalBatch& batch);
 
 // Calls `forward` in the scopes of a forward on `piece`: the plan's autocast, recompute and
-// offload, random draws by sample, other ranks' samples for batch norm, and parameters that may
-// still be arriving; all have arrived when it returns. The pass has no terms.
+// offload, random draws by sample, the seeds of its backward, other ranks' samples for batch norm,
+// and parameters that may still be arriving; all have arrived when it returns. The pass has no
+// terms.
 ForwardPass in_forward(const PassContext& context, const Batch& piece,
                        const std::function<void()>& forward);
 // The phase's forward on `piece`, after begin_microstep() of its gradients. ConfigError as
@@ -54,7 +59,7 @@ void in_backward(const PassContext& context, ForwardPass& pass, bool is_last,
                  const std::function<void()>& backward);
 // Adds the gradients of the pass's terms to the parameters that are `pending`, for each objective
 // in turn. It uses the graph up: a pass has one backward.
-void backward_pass(const PassContext& context, ForwardPass& pass, const GlobalBatch& batch,
-                   const Pending& pending, bool is_last);
+void backward_pass(const PassContext& context, ForwardPass& pass, const Pending& pending,
+                   bool is_last);
 
 }  // namespace tanren

@@ -94,7 +94,7 @@ class StageWindow {
         context_(context),
         plan_(*context.run.stage),
         pipeline_(context.parts.ranks->pipeline().communicator()),
-        passes_{phase, context.run, context.parts},
+        passes_{phase, context.run, context.parts, context.batch},
         wires_(plan_, pipeline_, context.parts.device, phase.stage_shapes),
         parts_(microbatches_of(piece, context.run.microbatch)),
         gives_gradient_(trains_below(phase, plan_, plan_.stage)),
@@ -185,7 +185,7 @@ class StageWindow {
     InFlight flight = std::move(in_flight_.extract(microbatch).mapped());
     if (plan_.is_last()) {
       const Pending everything(phase_.objectives.size());
-      backward_pass(passes_, flight.pass, context_.batch, everything, is_last);
+      backward_pass(passes_, flight.pass, everything, is_last);
     } else if (gradient.defined() && flight.output.requires_grad()) {
       in_backward(passes_, flight.pass, is_last,
                   [&] { torch::autograd::backward({flight.output}, {gradient}); });

@@ -2,6 +2,7 @@
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/forecast/fit_memory.h"
 #include "tanren/forecast/memory_forecast.h"
 #include "tanren/memory/cpu_allocator.h"
@@ -294,33 +295,142 @@ TEST_F(FitTest, where_moments_are_the_most_of_it_8_bit_ones_are_named) {
   }
 }
 
-// Its forward reads a value of the weights, so that it cannot be traced.
+// Its forward reads a value of the weights, so that it cannot run dry.
 class UntraceableTest : public FitTest {
  protected:
   Task make(const RunConfig& config) const override {
-    Task task = build_task(config, ModelRegistry(), *dataset_);
-    const auto forward = task.phases.front().forward;
+    Task task = FitTest::make(config);
     const at::Tensor weight = task.module->parameters().front();
-    task.phases.front().forward = [forward, weight](const Batch& batch) {
+    task.phases.front().forward = [this, weight,
+                                   inner = task.phases.front().forward](const Batch& batch) {
       EXPECT_LT(weight.detach().flatten()[0].item<double>(), 1e9);
-      return forward(batch);
+      EXPECT_FALSE(is_dry(batch["inputs"])) << "nothing has a value there";
+      ++num_forwards_;
+      return inner(batch);
     };
     return task;
   }
+  // What the same model needs by a dry run, without the value.
+  double dry_peak(const Plan& plan) const {
+    const StepPredictor predictor([this] { return FitTest::make(config_); }, *dataset_);
+    const MemoryPrediction prediction = predictor.step(plan);
+    EXPECT_TRUE(prediction.is_dry);
+    return static_cast<double>(prediction.peak_bytes);
+  }
+
+  mutable int64_t num_forwards_ = 0;
 };
 
-TEST_F(UntraceableTest, the_plan_says_why_nothing_is_predicted_and_two_real_steps_tell_the_peak) {
+// Issue 30. The line is made once: of two steps without accumulation, and of two with it.
+TEST_F(UntraceableTest, steps_of_1_and_2_samples_tell_once_the_peak_of_every_microbatch) {
+  const FitInput given = input(config_);
+  for (const int64_t microbatch : {16, 8, 5, 3, 1}) {
+    config_.batch.microbatch = microbatch;
+    const Tried tried = try_config(given, config_);
+    EXPECT_EQ(tried.prediction.how, "two steps of 1 and 2 samples");
+    const double expected = dry_peak(tried.plan);
+    // If operators differ between the two steps, the line is through their peaks.
+    EXPECT_NEAR(static_cast<double>(tried.prediction.peak_bytes), expected, 0.01 * expected)
+        << microbatch;
+  }
+  EXPECT_EQ(num_forwards_, 2 * 1 + 2 * 2);
+}
+
+TEST_F(UntraceableTest, the_plan_fits_the_limit_as_any_models_does_and_the_run_needs_no_recovery) {
+  const FitInput given = input(config_);
+  at::manual_seed(3);
+  const Fitted free = fit_memory(given);
+  const at::Tensor drawn = at::rand({4});
+  at::manual_seed(3);
+  EXPECT_TRUE(at::equal(drawn, at::rand({4}))) << "a run draws as if nothing had been tried";
+  EXPECT_THAT(line(free.plan, "predicted_peak"), HasSubstr("by two steps of 1 and 2 samples"));
+  const int64_t whole = free.prediction->peak_bytes;
+  const Fitted fitted = fit_in(whole * 2 / 3, config_);
+  EXPECT_EQ(cpu_memory_limit(), 0) << "the run sets it";
+  EXPECT_LT(fitted.plan.batch.microbatch, 16);
+  EXPECT_GT(fitted.plan.batch.microbatch, 1);
+  EXPECT_THAT(line(fitted.plan, "microbatch"), HasSubstr("the largest that memory_limit allows"));
+  EXPECT_EQ(recoveries(fitted), 0);
+  config_.batch.microbatch = 16;
+  config_.asked.insert("batch.microbatch");
+  const Fitted some = fit_in(whole * 4 / 5, config_);
+  EXPECT_GE(some.plan.memory.recompute.size(), 1u);
+  EXPECT_EQ(recoveries(some), 0);
+}
+
+TEST_F(UntraceableTest, steps_that_a_limit_cannot_hold_leave_the_peak_unknown) {
+  const Fitted fitted = fit_in(3 << 20, config_);
+  EXPECT_FALSE(fitted.prediction);
+  EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("unknown|"));
+  EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("no room for a tensor"));
+  EXPECT_EQ(cpu_memory_limit(), 0);
+}
+
+TEST_F(UntraceableTest, the_forecast_has_a_row_for_each_microbatch_and_tells_what_needs_less) {
   const FitInput given = input(config_);
   const Fitted fitted = fit_memory(given);
-  EXPECT_FALSE(fitted.prediction);
-  EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("asks for the value of a tensor"));
   const MemoryForecast forecast = memory_forecast(given, fitted);
   EXPECT_EQ(forecast.planned.how, "two steps of 1 and 2 samples");
-  const StepPredictor predictor([&] { return build_task(config_, ModelRegistry(), *dataset_); },
-                                *dataset_);
-  const auto expected = static_cast<double>(predictor.step(fitted.plan).peak_bytes);
-  // The forecast extrapolates from two small steps, whose peaks may be at different operators.
-  EXPECT_NEAR(static_cast<double>(forecast.planned.peak_bytes), expected, 0.01 * expected);
+  EXPECT_EQ(forecast.lengths, (std::vector<int64_t>{0}));
+  ASSERT_EQ(forecast.rows.size(), 5u);  // 1, 2, 4, 8, 16
+  for (size_t i = 1; i < forecast.rows.size(); ++i) {
+    EXPECT_GE(*forecast.rows[i].peaks[0], *forecast.rows[i - 1].peaks[0]);
+  }
+  EXPECT_EQ(*forecast.rows.back().peaks[0], fitted.prediction->peak_bytes);
+  EXPECT_THAT(to_text(forecast), HasSubstr("the same numbers in more time"));
+}
+
+// Its task says that it cannot run dry, and nothing of it is made there.
+class UndryTest : public FitTest {
+ protected:
+  Task make(const RunConfig& config) const override {
+    if (is_dry(at::empty({1}))) ++num_made_dry_;
+    Task task = FitTest::make(config);
+    task.facts.runs_dry = false;
+    task.phases.front().forward = [this, inner = task.phases.front().forward](const Batch& batch) {
+      if (is_dry(batch["inputs"])) ++num_run_dry_;
+      return inner(batch);
+    };
+    return task;
+  }
+  mutable int64_t num_made_dry_ = 0, num_run_dry_ = 0;
+};
+
+TEST_F(UndryTest, a_task_that_says_so_is_measured_by_real_steps_alone) {
+  FitInput given = input(config_);
+  given.runs_dry = false;
+  const Fitted fitted = fit_memory(given);
+  ASSERT_TRUE(fitted.prediction);
+  EXPECT_FALSE(fitted.prediction->is_dry);
+  EXPECT_EQ(num_made_dry_, 0);
+  given.may_probe = false;
+  EXPECT_THROW(try_config(given, config_), NeedsValues);
+  // A predictor that was not told asks the task.
+  const StepPredictor predictor([this] { return make(config_); }, *dataset_);
+  EXPECT_FALSE(predictor.step(fitted.plan).is_dry);
+  EXPECT_THROW(predictor.evaluation_peak(fitted.plan, 4), NeedsValues);
+  EXPECT_EQ(num_run_dry_, 0);
+}
+
+// Its factory gives out the same module again and again.
+class KeptTest : public UndryTest {
+ protected:
+  Task make(const RunConfig& config) const override {
+    if (!kept_.module) kept_ = UndryTest::make(config);
+    return kept_;
+  }
+  mutable Task kept_;
+};
+
+TEST_F(KeptTest, a_module_that_the_factory_keeps_is_trained_by_no_forecast) {
+  const at::Tensor weight = make(config_).module->parameters().front();
+  const at::Tensor before = weight.detach().clone();
+  FitInput given = input(config_);
+  given.runs_dry = false;
+  const Fitted fitted = fit_memory(given);
+  EXPECT_FALSE(fitted.prediction);
+  EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("the factory keeps the module"));
+  EXPECT_TRUE(at::equal(weight, before));
 }
 
 TEST_F(FitTest, the_forecast_grows_with_samples_and_tokens_and_names_what_needs_less) {

@@ -36,19 +36,15 @@ RunConfig small(const std::string& kind, const std::string& mode) {
     config.model.hidden_size = 64;
     config.model.vocab_size = 250;
     if (kind != "lstm") config.model.num_heads = 2;
-    config.data.train.fields = {"inputs: int[64] in [0, 49]", kind == "gpt2"
-                                                                  ? "labels: int[64] in [0, 49]"
+    config.data.train.fields = {"inputs: int[32] in [0, 49]", kind == "gpt2"
+                                                                  ? "labels: int[32] in [0, 49]"
                                                                   : "labels: int[] in [0, 4]"};
     return config;
   }
-  config.data.train.fields = {"inputs: float[3,64,64] in [-1, 1]", "labels: int[] in [0, 4]"};
+  config.data.train.fields = {"inputs: float[3,32,32] in [-1, 1]", "labels: int[] in [0, 4]"};
   config.data.train.samples = 16;
   if (kind == "resnet" || kind == "convnet") config.model.dropout.reset();
-  if (kind == "resnet") config.data.train.fields[0] = "inputs: float[3,48,48] in [-1, 1]";
-  if (kind == "vgg") {
-    config.batch.global_batch = "4";
-    config.data.train.fields[0] = "inputs: float[3,32,32] in [-1, 1]";
-  }
+  if (kind == "vgg") config.batch.global_batch = "4";
   return config;
 }
 
@@ -145,12 +141,15 @@ TEST_F(PredictionTest, is_made_on_any_rank_dry_and_by_real_steps) {
   const auto config = small("mlp", "fp32");
   const auto dataset = open_dataset(config.data.train, "data.train");
   const auto make_task = [&] { return build_task(config, ModelRegistry(), *dataset); };
-  const StepPredictor predictor(make_task, *dataset);
   install_cpu_allocator();
   for (const int rank : {0, 1}) {
     const Plan plan = rank_plan(config, make_task(), *dataset, rank, /*world_size=*/2);
-    EXPECT_GT(predictor.step(plan).peak_bytes, 0) << rank;
-    EXPECT_GT(predictor.probed_step(plan).peak_bytes, 0) << rank;
+    for (const bool runs_dry : {true, false}) {
+      const StepPredictor predictor(make_task, *dataset, {.runs_dry = runs_dry});
+      const MemoryPrediction prediction = predictor.step(plan);
+      EXPECT_GT(prediction.peak_bytes, 0) << rank;
+      EXPECT_EQ(prediction.is_dry, runs_dry) << rank;
+    }
   }
 }
 

@@ -85,10 +85,11 @@ Injected inject_everywhere(const RunConfig& config) {
   }
 }
 
-// (A failed step is repeated in eight microsteps. Two layers: the next test.)
+// (A failed step is repeated in one microstep a sample. Two layers: the next test.)
 TEST_F(RecoveryTest, any_allocation_of_a_gpt_step_may_fail_once_in_fp64) {
   auto config = gpt_config();
   config.model.num_layers = 1;
+  config.batch.global_batch = "4";
   const Injected result = inject_everywhere(config);
   std::printf("gpt2: %lld allocations failed, %lld microsteps recovered, weights within %.1e\n",
               static_cast<long long>(result.allocations), static_cast<long long>(result.recoveries),

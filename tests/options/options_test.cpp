@@ -504,6 +504,11 @@ const std::map<std::string, std::string> kElsewhere = {
     {"sweep.first_rung", "scheduler_test"},
     {"sweep.reduction", "scheduler_test"},
     {"sweep.interval", "scheduler_test"},
+    {"sweep.concurrent", "sweep_parts_test: shares of trials at a time"},
+    {"sweep.devices", "sweep_parts_test: shares of trials at a time"},
+    {"sweep.timeout", "sweep_test: a trial that hangs"},
+    {"sweep.keep", "sweep_test: whose checkpoints stay"},
+    {"sweep.find", "find_test"},
     {"sweep.space", "corners_test"},
     {"data.encoding", "day_test: a text that is no UTF-8"},
 };

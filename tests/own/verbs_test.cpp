@@ -189,6 +189,50 @@ TEST(OwnPlans, of_a_model_of_one_size_of_batch_are_made_as_its_runs_are) {
   TANREN_EXPECT_CONTAINS(program.out, "- the model does not take it");
 }
 
+TEST(OwnPlans, tell_what_the_task_says_of_itself) {
+  constexpr const char* kCoupled = "batch norm couples the samples of a microbatch";
+  OwnProgram program;
+  program.factory = [](const ModelOptions& options, const DataInfo& info) {
+    Task task = own_task(options, info);
+    task.facts = {.couples_samples = true, .torch_dropout = "the graph"};
+    return task;
+  };
+  ASSERT_EQ(program.go("plan"), 0) << program.err;
+  TANREN_EXPECT_CONTAINS(program.out, kCoupled);
+  TANREN_EXPECT_CONTAINS(program.out, "but the graph is torch's dropout");
+  program.factory = [](const ModelOptions& options, const DataInfo& info) {
+    Task task = supervised(std::make_shared<NormedNet>(), options, info);
+    task.facts.couples_samples = false;
+    return task;
+  };
+  ASSERT_EQ(program.go("plan"), 0) << program.err;
+  EXPECT_EQ(program.out.find(kCoupled), std::string::npos) << program.out;
+}
+
+TEST(OwnPlans, of_a_model_that_needs_values_are_made_by_real_steps_and_evaluations_make_none) {
+  int64_t calls = 0;
+  OwnProgram program;
+  program.evaluates = true;
+  program.factory = [&calls](const ModelOptions& options, const DataInfo& info) {
+    Task task = own_task(options, info);
+    task.phases[0].forward = [&calls, inner = task.phases[0].forward](const Batch& batch) {
+      if (!is_dry(batch["inputs"])) ++calls;
+      EXPECT_GE(batch["labels"].sum().item<int64_t>(), 0);
+      return inner(batch);
+    };
+    return task;
+  };
+  ASSERT_EQ(program.go("plan"), 0) << program.err;
+  TANREN_EXPECT_CONTAINS(program.out, "predicted peak of a step (by two steps of 1 and 2 samples)");
+  EXPECT_GT(calls, 0);
+  ASSERT_EQ(program.go("run"), 0) << program.err;
+  EXPECT_EQ(program.attempts(), 4);
+  calls = 0;
+  const std::string run = program.run().string();
+  ASSERT_EQ(program.go("eval", {run, "--set", "run.threads=2"}), 0) << program.err;
+  EXPECT_EQ(calls, 0);
+}
+
 // --- what a task lacks
 
 TEST(OwnTasks, that_lack_what_a_run_calls_are_named_by_every_verb) {

@@ -4,6 +4,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tests/parallel/launcher_process.h"
+#include "tests/support/forked.h"
 #include "tests/support/shell.h"
 #include "tests/support/taken_port.h"
 
@@ -63,7 +64,7 @@ class Launch : public ::testing::Test {
   void refuses(const std::string& arguments, const std::string& line,
                const std::string& before = "") const {
     const auto result =
-        shell(before + " " + std::string(TANREN_BINARY) + " launch " + arguments, folder_.path());
+        shell(before + " " + forked_tanren() + " launch " + arguments, folder_.path());
     EXPECT_EQ(result.code, 2) << arguments;
     EXPECT_EQ(without_cores_line(result.output), line + "\n") << arguments;
   }

@@ -17,7 +17,6 @@
 #include <map>
 #include <random>
 #include <regex>
-#include <sstream>
 #include <thread>
 
 namespace tanren::testing {
@@ -64,20 +63,24 @@ class Launched : public ::testing::Test {
     const auto result = go(forked_tanren() + " run " + config + " --quiet --out " + out);
     ASSERT_EQ(result.code, 0) << result.output;
   }
+  // A run of `config` on one process, made once for the tests that have the same config.
+  fs::path alone(const std::string& config) const {
+    static const TemporaryFolder folder;
+    static std::map<std::string, fs::path> runs;  // by the text of the config
+    auto& run = runs[read_file(at(config))];
+    if (run.empty()) train_alone(config, run = folder.path() / std::to_string(runs.size()));
+    return run;
+  }
   int64_t lines(const std::string& out) const {
-    std::error_code none;
-    if (!fs::exists(at(out) / "log.jsonl", none)) return 0;
+    if (!fs::exists(at(out) / "log.jsonl")) return 0;
     const std::string text = read_file(at(out) / "log.jsonl");
     return std::count(text.begin(), text.end(), '\n');
   }
   // The number of steps in the log, which also has a line for each evaluation.
   int64_t steps(const std::string& out) const {
     const std::string text = read_file(at(out) / "log.jsonl");
-    int64_t count = 0;
-    for (size_t found = 0; (found = text.find("{\"attempt\":", found)) != std::string::npos;
-         ++found)
-      ++count;
-    return count;
+    static const std::regex step(R"(\{"attempt":)");
+    return std::distance(std::sregex_iterator(text.begin(), text.end(), step), {});
   }
   int64_t last_checkpoint(const std::string& out) const {
     return testing::last_checkpoint(at(out));
@@ -106,7 +109,7 @@ class Launched : public ::testing::Test {
 };
 
 TEST_F(Launched, two_three_and_four_ranks_write_the_log_of_one_process) {
-  train_alone("run.toml", "one");
+  const fs::path one = alone("run.toml");
   for (const int ranks : {2, 3, 4}) {
     const std::string out = "ranks" + std::to_string(ranks);
     const auto result = launch(ranks, "run run.toml --out " + out);
@@ -115,7 +118,7 @@ TEST_F(Launched, two_three_and_four_ranks_write_the_log_of_one_process) {
     EXPECT_EQ(std::ssize(told), ranks) << result.output;
     TANREN_EXPECT_CONTAINS(result.output, "finished: 24 steps");
     EXPECT_EQ(result.output.find("finished"), result.output.rfind("finished"));
-    expect_same_log(at("one"), at(out));
+    expect_same_log(one, at(out));
     EXPECT_EQ(last_checkpoint(out), 24);
   }
 }
@@ -130,25 +133,24 @@ TEST_F(Launched, accumulation_of_a_gpt_and_sharded_batches_of_tokens_agree_too) 
       "[batch]\nglobal_batch = 12\n[precision]\nmode = \"fp64\"\n[clip]\nnorm = 0.5\n"
       "[metrics]\ntensorboard = false\n[parallel]\npatience = 60\nbucket_mb = 0.01\n"
       "first_bucket_mb = 0.001\n");
-  train_alone("gpt.toml", "one");
   const auto result = launch(3, "run gpt.toml --quiet --out three --set batch.microbatch=2");
   ASSERT_EQ(result.code, 0) << result.output;
-  expect_same_log(at("one"), at("three"));
+  expect_same_log(alone("gpt.toml"), at("three"));
 }
 
 TEST_F(Launched, two_stages_of_two_replicas_write_the_log_of_one_process) {
-  train_alone("run.toml", "one");
+  const fs::path one = alone("run.toml");
   const auto result = launch(4, "run run.toml --out mesh --set parallel.pipeline=2");
   ASSERT_EQ(result.code, 0) << result.output;
   EXPECT_EQ(ranks_of(result.output).size(), 4U) << result.output;
   TANREN_EXPECT_CONTAINS(result.output, "rank 1 of 4: stage 1 of 2");
   TANREN_EXPECT_CONTAINS(result.output, "rank 2 of 4: stage 2 of 2");
-  expect_same_log(at("one"), at("mesh"));
+  expect_same_log(one, at("mesh"));
   EXPECT_EQ(last_checkpoint("mesh"), 24);
   // The whole model, on any number of ranks.
-  const auto alone = go(forked_tanren() + " eval one --json");
-  ASSERT_EQ(alone.code, 0) << alone.output;
-  const auto expected = nlohmann::json::parse(alone.output);
+  const auto of_alone = go(forked_tanren() + " eval " + one.string() + " --json");
+  ASSERT_EQ(of_alone.code, 0) << of_alone.output;
+  const auto expected = nlohmann::json::parse(of_alone.output);
   const auto of_one = go(forked_tanren() + " eval mesh --json");
   for (const auto& evaluated : {of_one, launch(3, "eval mesh --json")}) {
     ASSERT_EQ(evaluated.code, 0) << evaluated.output;
@@ -197,38 +199,36 @@ TEST_F(Launched, a_summary_foretells_the_peak_of_all_replicas_of_the_process) {
 }
 
 TEST_F(Launched, evaluation_over_ranks_counts_each_sample_once) {
-  train_alone("run.toml", "one");
-  const auto alone = go(forked_tanren() + " eval one --json");
-  const auto ranks = launch(3, "eval one --json");
-  ASSERT_EQ(alone.code + ranks.code, 0) << alone.output << ranks.output;
-  using nlohmann::json;
-  expect_same_json(json::parse(alone.output), json::parse(ranks.output), "eval");
+  const std::string eval = "eval " + alone("run.toml").string() + " --json";
+  const auto one = go(forked_tanren() + " " + eval);
+  const auto ranks = launch(3, eval);
+  ASSERT_EQ(one.code + ranks.code, 0) << one.output << ranks.output;
+  expect_same_json(nlohmann::json::parse(one.output), nlohmann::json::parse(ranks.output), "eval");
 }
 
 // The number of kills is TANREN_KILLS (for `make soak`), else 2.
 TEST_F(Launched, a_killed_rank_is_named_and_the_run_goes_on_on_three_with_the_same_log) {
   const char* asked = std::getenv("TANREN_KILLS");
   const int kills = asked != nullptr ? std::atoi(asked) : 2;
-  constexpr int64_t kSteps = 200, kEvery = 10;
+  constexpr int64_t kSteps = 140, kEvery = 10;
   folder_.file("long.toml", config_text(kMlp, kSteps, kEvery));
-  train_alone("long.toml", "one");
+  const fs::path one = alone("long.toml");
   std::random_device seed;
   std::mt19937 random(seed());
   for (int i = 0; i < kills; ++i) {
     fs::remove_all(at("cut"));
     const int victim = static_cast<int>(random() % 4);
-    const auto from = static_cast<int64_t>(random() % 120);
+    const auto from = static_cast<int64_t>(random() % 60);
     const std::string which =
         "rank " + std::to_string(victim) + " after line " + std::to_string(from);
     double waited = 0;
-    pid_t pid = 0;
     int64_t seen = 0;
     {
       LauncherProcess launcher(folder_.path(), {"-n", "4", "run", "long.toml", "--out", "cut"});
       ASSERT_TRUE(comes_true([&] { return lines("cut") > from; })) << which << launcher.err();
       const auto ranks = ranks_of(launcher.out());
       ASSERT_EQ(ranks.size(), 4U) << launcher.out();
-      pid = ranks.at(victim);
+      const pid_t pid = ranks.at(victim);
       seen = steps("cut");
       const auto start = std::chrono::steady_clock::now();
       ASSERT_EQ(::kill(pid, SIGKILL), 0) << which;
@@ -246,7 +246,7 @@ TEST_F(Launched, a_killed_rank_is_named_and_the_run_goes_on_on_three_with_the_sa
     EXPECT_LT(last_checkpoint("cut"), kSteps) << which;
     const auto result = launch(3, "run long.toml --quiet --out cut");
     ASSERT_EQ(result.code, 0) << which << "\n" << result.output;
-    expect_same_log(at("one"), at("cut"));
+    expect_same_log(one, at("cut"));
     std::printf("killed %s: all ended in %.2f s\n", which.c_str(), waited);
     if (HasFailure()) return;
   }
@@ -286,7 +286,7 @@ TEST_F(Launched, ranks_hold_no_descriptor_of_the_launcher) {
 
 TEST_F(Launched, an_interrupt_stops_all_after_the_same_update_and_the_run_goes_on) {
   folder_.file("long.toml", config_text(kMlp, 200, 50));
-  train_alone("long.toml", "one");
+  const fs::path one = alone("long.toml");
   for (const int signal : {SIGINT, SIGTERM}) {
     fs::remove_all(at("cut"));
     LauncherProcess launcher(folder_.path(), {"-n", "3", "run", "long.toml", "--out", "cut"});
@@ -301,7 +301,7 @@ TEST_F(Launched, an_interrupt_stops_all_after_the_same_update_and_the_run_goes_o
     EXPECT_EQ(launcher.left(), std::vector<pid_t>{});
     const auto result = launch(signal == SIGINT ? 3 : 2, "run cut --quiet");
     ASSERT_EQ(result.code, 0) << result.output;
-    expect_same_log(at("one"), at("cut"));
+    expect_same_log(one, at("cut"));
   }
 }
 
@@ -332,7 +332,7 @@ TEST_F(Launched, an_interrupt_breaks_an_evaluation_off_on_every_rank_and_the_run
 TEST_F(Launched, what_timeout_sends_twice_stops_all_and_the_run_goes_on) {
   if (!contains(go("timeout --version").output, "coreutils")) GTEST_SKIP() << "no timeout(1) here";
   folder_.file("long.toml", config_text(kMlp, 200, 50));
-  train_alone("long.toml", "one");
+  const fs::path one = alone("long.toml");
   for (const std::string signal : {"TERM", "INT", "HUP"}) {
     fs::remove_all(at("cut"));
     Child child({"/bin/sh", "-c",
@@ -345,7 +345,7 @@ TEST_F(Launched, what_timeout_sends_twice_stops_all_and_the_run_goes_on) {
                            "stopped at step " + std::to_string(last_checkpoint("cut")));
     const auto result = launch(2, "run cut --quiet");
     ASSERT_EQ(result.code, 0) << result.output;
-    expect_same_log(at("one"), at("cut"));
+    expect_same_log(one, at("cut"));
   }
 }
 
@@ -353,7 +353,7 @@ TEST_F(Launched, what_timeout_sends_twice_stops_all_and_the_run_goes_on) {
 // to its jobs again.
 TEST_F(Launched, a_closed_terminal_stops_all_and_the_run_goes_on) {
   folder_.file("long.toml", config_text(kMlp, 200, 50));
-  train_alone("long.toml", "one");
+  const fs::path one = alone("long.toml");
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   ASSERT_GE(terminal, 0);
   ASSERT_TRUE(::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0);
@@ -378,7 +378,7 @@ TEST_F(Launched, a_closed_terminal_stops_all_and_the_run_goes_on) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << status;
   const auto result = launch(2, "run cut --quiet");
   ASSERT_EQ(result.code, 0) << result.output;
-  expect_same_log(at("one"), at("cut"));
+  expect_same_log(one, at("cut"));
 }
 
 // A waiting rank has nothing to save, and would not check for a stop request until its timeout.

@@ -90,6 +90,8 @@ TEST_P(Schemes, train_alike_in_microbatches_of_any_size) {
   const auto config = images_config(GetParam());
   const auto images = open_dataset(config.data.train, "data.train");
   const Begun begun(config, *images);
+  EXPECT_TRUE(couples_samples(build_task(config, ModelRegistry(), *images)));
+  EXPECT_FALSE(couples_samples(begun.task())) << "batch norms are in eval mode";
   const at::Tensor whole = begun.trained(config);
   for (const int64_t microbatch : {7, 1}) {
     auto split = config;

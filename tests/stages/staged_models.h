@@ -41,7 +41,7 @@ struct StagedModel {
   std::unique_ptr<Dataset> data;
   std::function<Task()> make_task;  // empty: the config's model
 
-  // `kind`: of the registry, or "own"; a "resnet" has a block in each of its first three stages.
+  // `kind`: of the registry, or "own"; a "resnet" has a block in each of its first two stages.
   StagedModel(const std::string& kind, const std::string& mode, int64_t samples = 64)
       : config(block_config(kind == "own" ? "mlp" : kind, mode)) {
     config.data.train.samples = samples;
@@ -50,14 +50,14 @@ struct StagedModel {
     if (kind == "mlp") config.model.hidden = {16, 16, 16};
     if (kind == "resnet") {
       config.model.dropout.reset();
-      config.data.train.fields[0] = "inputs: float[3,48,48] in [-1, 1]";
+      config.data.train.fields[0] = "inputs: float[3,32,32] in [-1, 1]";
     }
     data = open_dataset(config.data.train, "data.train");
     if (kind != "own" && kind != "resnet") return;
     make_task = [kind, options = config.model, info = data->info()] {
       at::manual_seed(7);
       if (kind == "own") return supervised(std::make_shared<StripesNet>(), options, info);
-      const ResnetShape shape{.blocks = {1, 1, 1, 0}, .outputs = 5};
+      const ResnetShape shape{.blocks = {1, 1, 0, 0}, .outputs = 5};
       return supervised(std::make_shared<Resnet>(shape), options, info);
     };
   }

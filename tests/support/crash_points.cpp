@@ -6,8 +6,8 @@
 //   POINTS_NO_EXCHANGE=1    renameat2 cannot exchange two names, as on NFS
 //   POINTS_NO_NOREPLACE=1   renameat2 cannot spare what is there, as on old network file systems
 //   POINTS_NO_LINK=1        link fails, as on FAT
-//   POINTS_NO_FLUSH=1       fsync does nothing
 //   POINTS_FLOCK_ERRNO=E    flock fails with E
+// fsync is such a call; it does not wait for the disk (no_flush.cpp).
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -110,10 +110,9 @@ TANREN_POINT int unlinkat(int folder, const char* path, int flags) noexcept {
   return result(::syscall(SYS_unlinkat, folder, path, flags));
 }
 
-TANREN_POINT int fsync(int descriptor) {
+TANREN_POINT int fsync(int) {
   point('f');
-  if (::getenv("POINTS_NO_FLUSH") != nullptr) return 0;
-  return result(::syscall(SYS_fsync, descriptor));
+  return 0;
 }
 
 TANREN_POINT int ftruncate(int descriptor, off_t size) noexcept {

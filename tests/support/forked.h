@@ -1,8 +1,9 @@
 // Commands of a program for tests, as forks of one process that has loaded its libraries, which
 // takes most of the time of a short command. A command is the program itself from its main on;
-// where a test has crash_points.cpp, its calls are in place. Tests that limit or measure processes,
-// close standard streams, or set what libraries read when they are loaded, start the program itself
-// instead. Torch-free. Included by tests only.
+// where a test has crash_points.cpp, its calls are in place, and fsync waits for no disk
+// (no_flush.cpp). Tests that limit or measure processes, close standard streams, or set what
+// libraries read when they are loaded, start the program itself instead. Torch-free. Included by
+// tests only.
 #pragma once
 
 #include "tests/support/child.h"
@@ -73,11 +74,11 @@ class ForkServer {
 
  private:
   static std::string preload() {
-    std::string libraries = std::string("LD_PRELOAD=") + TANREN_FORK_SERVER;
+    std::string libraries = "LD_PRELOAD=";
 #ifdef TANREN_CRASH_POINTS
-    libraries += std::string(":") + TANREN_CRASH_POINTS;
+    libraries += TANREN_CRASH_POINTS ":";  // first: both have an fsync
 #endif
-    return libraries;
+    return libraries + TANREN_FORK_SERVER;
   }
 
   std::string name_;

@@ -25,7 +25,7 @@ inline Plan rank_plan(const RunConfig& config, const Task& task, const Dataset& 
   profile.train_samples = dataset.size();
   profile.metrics = task.metrics;
   profile.classes = task.classes;
-  profile.couples_samples = couples_samples(*task.module);
+  profile.couples_samples = couples_samples(task);
   Machine machine;
   machine.rank = machine.local_rank = rank;
   machine.world_size = machine.local_ranks = world_size;

@@ -68,7 +68,7 @@ struct TinyRun {
     profile.train_samples = dataset->size();
     profile.metrics = task.metrics;
     profile.classes = task.classes;
-    profile.couples_samples = couples_samples(*task.module);
+    profile.couples_samples = couples_samples(task);
     Machine machine;
     probe_accelerators(machine, config.run.device, test_accelerators());
     parts = build_parts(make_plan(config, machine, profile), nullptr);

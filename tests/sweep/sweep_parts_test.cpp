@@ -4,6 +4,7 @@
 #include "tanren/monitor/process_state.h"
 #include "tanren/run/run_folder.h"
 #include "cli/sweep/life_signs.h"
+#include "cli/sweep/live_table.h"
 #include "cli/sweep/sweep_report.h"
 #include "cli/sweep/sweep_runner.h"
 #include "cli/sweep/trial_end.h"
@@ -13,6 +14,7 @@
 
 #include <csignal>
 #include <limits>
+#include <sstream>
 
 namespace tanren::cli {
 namespace {
@@ -145,6 +147,71 @@ TEST_F(TrialFolder, of_a_worse_trial_loses_checkpoints_also_those_that_a_kill_le
   SweepReport(place, study, /*quiet=*/true).keep_files();
   EXPECT_TRUE(std::filesystem::is_empty(place.trial(0)));
   EXPECT_TRUE(std::filesystem::exists(place.trial(1) / "checkpoints/step-8"));
+}
+
+TEST_F(TrialFolder, of_a_confirming_run_gives_its_last_value) {
+  SweepPlace place{.folder = folder_.path(), .source = {}, .config = with(0, {}, "auto")};
+  Study study(Space{{.key = "a", .values = {"1"}}},
+              {.sampler = "grid", .scheduler = "none", .steps = 8});
+  study.tell(*study.ask(), 0.5);
+  const ConfirmingRun file{.trial = {}, .seed = 1}, own{.trial = 0, .seed = 1};
+  EXPECT_EQ(place.confirming(file), folder_.path() / "confirm/file-seed-1");
+  EXPECT_EQ(place.confirming(own), folder_.path() / "confirm/0000-seed-1");
+  folder_.file("log.jsonl",
+               "{\"evaluation\":{\"value\":0.5},\"step\":4}\n"
+               "{\"evaluation\":{\"value\":0.25},\"step\":8}\n");
+  tell_reached(study, own, folder_.path());
+  EXPECT_EQ(study.confirmed()[0].value, 0.25);
+  EXPECT_EQ(study.confirmed()[0].step, 8);
+  folder_.file("log.jsonl", "{\"evaluation\":{\"other\":1},\"step\":8}\n");
+  tell_reached(study, file, folder_.path());
+  EXPECT_EQ(study.confirmed()[1].outcome, TrialOutcome::failed);
+  // Nobody goes on from it.
+  std::filesystem::create_directories(place.confirming(own) / "checkpoints/step-8");
+  SweepReport(place, study, /*quiet=*/true).keep_files();
+  EXPECT_TRUE(std::filesystem::is_empty(place.confirming(own)));
+}
+
+TEST_F(TrialFolder, is_a_line_of_the_live_table) {
+  Study study(Space{{.key = "a", .values = {"1", "2", "3"}}},
+              {.sampler = "grid", .scheduler = "none", .steps = 8});
+  study.tell(*study.ask(), 0.5);
+  study.ask();
+  folder_.file("log.jsonl", "{\"attempt\":4,\"step\":4,\"loss\":0.75}\n");
+  const LiveRun run{.name = "trial 0001", .values = "a=2", .folder = folder_.path(), .until = 8};
+  const LiveRun other{.name = "trial 0002", .values = "a=3", .folder = folder_.path() / "none"};
+  EXPECT_EQ(live_text(study, {run, other}, 24, 80),
+            "            step  loss  values\n"
+            "trial 0001  4/8   0.75  a=2\n"
+            "trial 0002  -     -     a=3\n"
+            "1 finished, 1 running; best: trial 0000, value 0.5\n");
+  EXPECT_EQ(live_text(study, {run, other}, 4, 12),
+            "            \n"
+            "trial 0001  \n"
+            "and 1 more\n"
+            "1 finished, \n");
+  EXPECT_EQ(live_text(study, {run, other}, 1, 10), "1 finished\n");
+}
+
+TEST(LiveTable, is_redrawn_in_place_and_leaves_nothing) {
+  using std::chrono::milliseconds;
+  std::ostringstream out;
+  const auto start = LiveTable::Clock::now();
+  {
+    LiveTable table(out);
+    EXPECT_TRUE(table.is_due(start));
+    table.clear();
+    EXPECT_EQ(out.str(), "");
+    table.draw("a\nb\n", start);
+    EXPECT_EQ(out.str(), "\ra\x1b[K\nb\x1b[K\n\x1b[J");
+    EXPECT_FALSE(table.is_due(start + milliseconds(499)));
+    EXPECT_TRUE(table.is_due(start + milliseconds(500)));
+    out.str("");
+    table.draw("c\n", start);
+    EXPECT_EQ(out.str(), "\r\x1b[2Ac\x1b[K\n\x1b[J");
+    out.str("");
+  }
+  EXPECT_EQ(out.str(), "\r\x1b[1A\x1b[J");
 }
 
 TEST_F(TrialFolder, is_where_the_trial_was_to_come_only_with_checkpoint_and_evaluation) {

@@ -56,6 +56,15 @@ class SweepRun : public CommandRun {
     }
     return found;
   }
+  // The numbers of the sweep's page.
+  nlohmann::json page_data(const std::string& out) const {
+    const std::string page = read_file(at(out) / "sweep.html"), begin = "id=\"sweep-data\">";
+    const size_t from = page.find(begin);
+    EXPECT_NE(from, std::string::npos) << page;
+    if (from == std::string::npos) return {};
+    const size_t end = page.find("</script>", from);
+    return nlohmann::json::parse(page.substr(from + begin.size(), end - from - begin.size()));
+  }
   // The processes of the trials that the process `sweep` has started.
   static std::vector<pid_t> trial_processes(pid_t sweep) {
     std::vector<pid_t> found;

@@ -32,6 +32,27 @@ class Sweep : public SweepRun {
   }
 };
 
+// Adds lines to a journal, as docs/file-formats.md says for other programs.
+void append(const fs::path& journal, const std::vector<std::string>& objects) {
+  constexpr size_t kSumBytes = 26;
+  uint64_t sum = 0xcbf29ce484222325;
+  const auto add = [&](const std::string& object) {
+    for (const unsigned char c : object) sum = (sum ^ c) * 0x100000001b3;
+  };
+  std::string text = read_file(journal);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    add(line.substr(0, line.size() - kSumBytes) + "}");
+  }
+  for (const std::string& object : objects) {
+    add(object);
+    char digits[17];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(sum));
+    text += object.substr(0, object.size() - 1) + ",\"sum\":\"" + digits + "\"}\n";
+  }
+  std::ofstream(journal) << text;
+}
+
 TEST_F(Sweep, of_a_grid_trains_each_combination_as_an_ordinary_run) {
   write("grid", "sampler = \"grid\"\nkeep = 1",
         dimension("optimizer.learning_rate", kAdam) +
@@ -41,6 +62,7 @@ TEST_F(Sweep, of_a_grid_trains_each_combination_as_an_ordinary_run) {
   TANREN_EXPECT_CONTAINS(result.output, "s: 4 trials by loss");
   TANREN_EXPECT_CONTAINS(result.output, "trial 0001: begins until step 8: ");
   TANREN_EXPECT_CONTAINS(result.output, "TRIALS BY LOSS");
+  TANREN_EXPECT_CONTAINS(result.output, "the page: s/sweep.html");
   EXPECT_EQ(leaderboard("s")["done"], true);
   const auto all = trials("s");
   ASSERT_EQ(all.size(), 4u);
@@ -70,10 +92,33 @@ TEST_F(Sweep, of_a_grid_trains_each_combination_as_an_ordinary_run) {
   const auto evaluated = tanren("eval s/best --json");
   ASSERT_EQ(evaluated.code, 0) << evaluated.output;
   EXPECT_EQ(nlohmann::json::parse(evaluated.output)["evaluate.loss"], best["value"]);
+  // The page has the same numbers.
+  const auto page = page_data("s");
+  ASSERT_EQ(page["trials"].size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    for (const char* key : {"trial", "state", "value", "step", "values", "metrics"}) {
+      EXPECT_EQ(page["trials"][i][key], leaderboard("s")["trials"][i][key]) << key;
+    }
+  }
+  const std::string html = read_file(at("s/sweep.html"));
+  const auto rate = best["values"]["optimizer.learning_rate"].get<std::string>();
+  const auto hidden = best["values"]["model.hidden"].get<std::string>();
+  TANREN_EXPECT_CONTAINS(
+      html, "--set optimizer.learning_rate=" + rate + " --set 'model.hidden=" + hidden + "'");
+  TANREN_EXPECT_CONTAINS(
+      html, "[optimizer]\nlearning_rate = " + rate + "\n\n[model]\nhidden = " + hidden);
+  const auto time = nlohmann::json::parse(read_file(at("s/time.json")));
+  EXPECT_GT(time["seconds"], 0.0);
+  EXPECT_GT(time["cpu_seconds"], 0.0);
   // The last place in the table says nothing new: all is done.
+  fs::remove(at("s/sweep.html"));
   const auto again = tanren("sweep s");
   EXPECT_EQ(again.code, 0) << again.output;
   EXPECT_EQ(again.output.find("begins"), std::string::npos) << again.output;
+  EXPECT_EQ(page_data("s"), page);
+  const auto later = nlohmann::json::parse(read_file(at("s/time.json")));
+  EXPECT_GT(later["seconds"], time["seconds"]);
+  EXPECT_EQ(later["cpu_seconds"], time["cpu_seconds"]);
 }
 
 TEST_F(Sweep, by_halves_pauses_trials_and_resumes_the_best_as_if_never_paused) {
@@ -259,6 +304,7 @@ TEST_F(Sweep, saves_its_trials_at_an_interrupt_and_is_alone_in_its_folder) {
     EXPECT_EQ(trials("s")[static_cast<size_t>(id)]["state"], "running");
     const auto summary = nlohmann::json::parse(read_file(at("s" + trial(id)) / "summary.json"));
     EXPECT_EQ(summary["status"], "stopped");
+    EXPECT_EQ(page_data("s")["trials"][static_cast<size_t>(id)]["state"], "running");
   }
   const auto last = tanren("sweep s");
   ASSERT_EQ(last.code, 0) << last.output;
@@ -342,6 +388,29 @@ TEST_F(Sweep, may_grow_and_takes_no_other_config) {
   const auto later = shell(forked_tanren() + " sweep ../s", at("elsewhere"));
   EXPECT_EQ(later.code, 0) << later.output;
   TANREN_EXPECT_CONTAINS(later.output, "../s: 3 trials by loss; 3 have begun, 3 have ended");
+}
+
+TEST_F(Sweep, of_another_program_is_begun_and_reported_here) {
+  write("other", "sampler = \"random\"\nscheduler = \"external\"\ntrials = 2",
+        dimension("optimizer.learning_rate", kRange));
+  const auto begun = tanren("sweep other.toml --out s");
+  ASSERT_EQ(begun.code, 0) << begun.output;
+  TANREN_EXPECT_CONTAINS(begun.output, "no trial yet");
+  ASSERT_EQ(journal("s").size(), 1u);
+  EXPECT_EQ(journal("s")[0]["steps"], 8);
+  EXPECT_EQ(leaderboard("s")["done"], false);
+  EXPECT_FALSE(fs::exists(at("s/trials")));
+  append(at("s/journal.jsonl"),
+         {R"({"start":0,"values":{"optimizer.learning_rate":"0.01"},"until":8})",
+          R"({"end":0,"step":8,"value":0.5})",
+          R"({"start":1,"values":{"optimizer.learning_rate":"0.02"},"until":8})",
+          R"({"end":1,"step":4,"value":0.7})"});
+  const auto reported = tanren("sweep s");
+  ASSERT_EQ(reported.code, 0) << reported.output;
+  EXPECT_EQ(leaderboard("s")["done"], true);
+  EXPECT_EQ(trials("s")[0]["state"], "finished");
+  EXPECT_EQ(trials("s")[1]["state"], "stopped");
+  expect_code("sweep s --set sweep.scheduler=none", 2, {"scheduler: \"external\" → \"none\""});
 }
 
 TEST_F(Sweep, refuses_bad_input_before_anything_is_written) {

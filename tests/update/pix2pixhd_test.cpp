@@ -281,8 +281,8 @@ TEST_F(Pix2pixhdPeaks, are_predicted) {
       config.precision.initial_scale = "64";
       config.memory.limit = "16GiB";  // installs our allocator, under a sanitizer too
       config.model.generator_channels = config.model.discriminator_channels = 16;
-      config.data.train.fields = {"inputs: float[3,64,64] in [-1, 1]",
-                                  "labels: float[3,64,64] in [-1, 1]"};
+      config.data.train.fields = {"inputs: float[3,48,48] in [-1, 1]",
+                                  "labels: float[3,48,48] in [-1, 1]"};
       config.batch.global_batch = "2";
       const auto expect = [&](const char* what) {
         const StepPeaks peaks = step_peaks(config);

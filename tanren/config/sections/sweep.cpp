@@ -45,8 +45,8 @@ void fields(FieldList& add, SweepOptions& o) {
   add("scheduler", &o.scheduler, Identity::free,
       "Which trials go on: none (all), asha (of those that reached a rung, one of "
       "sweep.reduction), pbt (a population, whose worst quarter is replaced by changed copies of "
-      "its "
-      "best).");
+      "its best), external (another program decides and writes the journal, as tanren_ray does; "
+      "tanren sweep reports).");
   add("first_rung", &o.first_rung, Identity::free,
       "asha: steps of the first rung, a multiple of evaluate.every; 0: evaluate.every. Each later "
       "rung has sweep.reduction times the steps.");
@@ -63,6 +63,13 @@ void fields(FieldList& add, SweepOptions& o) {
       "Seconds after which a trial without a log line and processor time is ended; 0: never.");
   add("keep", &o.keep, Identity::free,
       "Of so many of the best trials, and of paused ones, checkpoints and weights stay, ≥ 1.");
+  add("find", &o.find, Identity::free,
+      "learning_rate: tanren sweep finds it by 100 updates in memory, without trials, from a "
+      "config "
+      "or a run folder.");
+  add("confirm", &o.confirm, Identity::free,
+      "Other seeds, ≥ 2, with which the best 3 trials and the file's own values run again at last: "
+      "what of their difference is noise. 0: none.");
   add("space", &o.space, Identity::free,
       "Tables [[sweep.space]], a dimension each. With them the config is one for tanren sweep; "
       "tanren run trains it as it stands.");
@@ -83,16 +90,18 @@ bool may_not_have(std::string_view key) {
 }
 
 constexpr double kMostAtATime = 512;
+constexpr double kMostSeeds = 1000;
 
 // Rates of a model, which have no tensors.
 constexpr std::string_view kRates[] = {"model.dropout",           "model.label_smoothing",
                                        "model.embedding_dropout", "model.attention_dropout",
                                        "model.residual_dropout",  "model.classifier_dropout"};
 
-bool is_real(const Field& field) { return field.is<double>() || field.is<std::optional<double>>(); }
-bool is_count(const Field& field) {
-  return field.is<int64_t>() || field.is<std::optional<int64_t>>();
+// A text that may be a number.
+bool takes_number(const Field& field) {
+  return field.is<std::string>() && field.info.text == TextKind::number_or_word;
 }
+bool is_real(const Field& field) { return field.is<double>() || field.is<std::optional<double>>(); }
 
 // Keys that change how many steps an epoch has.
 constexpr std::string_view kOfEpochs[] = {
@@ -152,13 +161,15 @@ void check_dimension(Problems& p, const RunConfig& config, const DimensionOption
     return p.check(is_entry(fields, d.key),
                    name + ": there is no such key" + advice(d.key, keys_of(fields)));
   }
+  p.check(config.sweep.confirm == 0 || d.key != "run.seed",
+          name + ": sweep.confirm sets the seed; drop one of them");
   const bool is_range = d.low && d.high;
-  p.check(!is_range || is_real(*field) || is_count(*field),
+  p.check(!is_range || is_real(*field) || takes_whole_numbers(*field) || takes_number(*field),
           name + " takes " + type_text(*field) + ", which has no range; give values");
   // The rules of every space say it of a range that asks for whole numbers itself.
   const bool has_whole_ends =
       !is_range || (std::floor(*d.low) == *d.low && std::floor(*d.high) == *d.high);
-  p.check(!is_count(*field) || d.whole || has_whole_ends,
+  p.check(!takes_whole_numbers(*field) || d.whole || has_whole_ends,
           name + " takes whole numbers; give whole ends");
   const SweepOptions& o = config.sweep;
   p.check(o.scheduler != "pbt" || keeps_shapes(*field),
@@ -195,6 +206,7 @@ void check_on_evaluations(Problems& p, const RunConfig& config, const std::strin
 
 void check_scheduler(Problems& p, const RunConfig& config) {
   const SweepOptions& o = config.sweep;
+  if (o.scheduler == "external") return;  // the other program reads the keys of its scheduler
   if (o.scheduler == "asha") {
     check_on_evaluations(p, config, "sweep.first_rung", o.first_rung);
     p.within("sweep.reduction", static_cast<double>(o.reduction), 2, 1024, true);
@@ -217,12 +229,18 @@ void check_scheduler(Problems& p, const RunConfig& config) {
 void check_sweep(Problems& p, const RunConfig& config, const std::string& accelerator) {
   const SweepOptions& o = config.sweep;
   p.one_of("sweep.sampler", o.sampler, {"grid", "random", "tpe"});
-  p.one_of("sweep.scheduler", o.scheduler, {"none", "asha", "pbt"});
+  p.one_of("sweep.scheduler", o.scheduler, {"none", "asha", "pbt", "external"});
   p.one_of("sweep.mode", o.mode, {"auto", "min", "max"});
   p.count("sweep.trials", o.trials, 0);
   p.within("sweep.concurrent", static_cast<double>(o.concurrent), 0, kMostAtATime, true);
   p.count("sweep.timeout", o.timeout, 0);
   p.count("sweep.keep", o.keep, 1);
+  if (!o.find.empty()) p.one_of("sweep.find", o.find, {"learning_rate"});
+  p.within("sweep.confirm", static_cast<double>(o.confirm), 0, kMostSeeds, true);
+  p.check(o.confirm != 1, "sweep.confirm is 1, and noise is seen from 2 seeds on; set it to 3");
+  p.check(o.confirm == 0 || o.scheduler != "pbt",
+          "sweep.confirm repeats whole runs of one set of values, and the best of pbt changed its "
+          "values on the way; drop it, or sweep.scheduler = \"asha\"");
   for (const std::string& name : o.devices) {
     const auto device = read_device_name(name);
     const bool is_there = device && device->kind == accelerator && device->index >= 0;
@@ -230,7 +248,7 @@ void check_sweep(Problems& p, const RunConfig& config, const std::string& accele
   }
   if (o.space.empty()) {
     for (const std::string& key : p.changed) {
-      p.check(!key.starts_with("sweep."),
+      p.check(!key.starts_with("sweep.") || key == "sweep.find",
               key + " has no meaning without [[sweep.space]]; add tables, or drop it");
     }
     return;
@@ -249,7 +267,7 @@ void check_sweep(Problems& p, const RunConfig& config, const std::string& accele
             "sweep.space " + dimension.key + ": points are of sampler grid; drop them");
   }
   check_scheduler(p, config);
-  if (o.scheduler != "none") {
+  if (o.scheduler == "asha" || o.scheduler == "pbt") {
     check_steering(p, config, "sweep.", "scheduler", o.metric, o.mode);
   } else {
     p.check(has_evaluation(config.data),

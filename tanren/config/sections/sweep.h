@@ -25,7 +25,7 @@ struct SweepOptions {
   std::string metric = "loss";       // that ranks trials: loss, or one of evaluate.metrics
   std::string mode = "auto";         // auto (by the metric), min, max
   std::string sampler = "tpe";       // grid, random, tpe
-  std::string scheduler = "none";    // none, asha, pbt
+  std::string scheduler = "none";    // none, asha, pbt, external
   int64_t first_rung = 0;            // asha: steps of the first rung; 0: evaluate.every
   int64_t reduction = 4;             // asha: one of so many trials goes on to the next rung
   int64_t interval = 0;              // pbt: steps between exchanges; 0: evaluate.every
@@ -33,6 +33,8 @@ struct SweepOptions {
   std::vector<std::string> devices;  // run.device of the trials, in turn; empty: that of the file
   int64_t timeout = 600;             // seconds without a sign of life; 0: a trial may take any time
   int64_t keep = 3;                  // of how many of the best trials checkpoints and weights stay
+  std::string find;  // learning_rate: the verb sweep finds that, without trials; empty: it searches
+  int64_t confirm = 0;  // other seeds with which the best run again at last; 0: none
   std::vector<DimensionOptions> space;
 };
 

@@ -210,6 +210,20 @@ TEST(Sweep, its_processes_have_bounds_and_devices_that_exist) {
   expect_contains(error("keep = 0\n"), "sweep.keep is 0");
 }
 
+TEST(Sweep, other_seeds_are_two_or_more_of_whole_runs_of_one_set_of_values) {
+  EXPECT_EQ(error_of(sweep_of("trials = 8\nconfirm = 3\nscheduler = \"asha\"\n" + kRate)),
+            "accepted");
+  expect_contains(error_of(sweep_of("trials = 8\nconfirm = -1\n" + kRate)), "sweep.confirm is -1");
+  expect_contains(error_of(sweep_of("trials = 8\nconfirm = 1\n" + kRate)),
+                  "sweep.confirm is 1, and noise is seen from 2 seeds on");
+  expect_contains(error_of(sweep_of("trials = 8\nconfirm = 3\nscheduler = \"pbt\"\n" + kRate)),
+                  "the best of pbt changed its values on the way");
+  const std::string seeds = dimension("key = \"run.seed\"\nvalues = [1, 2]\n");
+  expect_contains(error_of(sweep_of("trials = 8\nconfirm = 3\n" + seeds)),
+                  "sweep.space run.seed: sweep.confirm sets the seed; drop one of them");
+  EXPECT_EQ(error_of(sweep_of("trials = 8\n" + seeds)), "accepted");
+}
+
 TEST(Sweep, a_condition_is_a_key_and_a_value) {
   using Condition = std::pair<std::string, std::string>;
   EXPECT_EQ(condition_of("a.b=c"), Condition("a.b", "c"));

@@ -1,0 +1,78 @@
+#include "cli/sweep/live_table.h"
+
+#include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
+#include "tanren/monitor/log_tail.h"
+#include "tanren/sweep/leaderboard.h"
+
+#include <algorithm>
+
+namespace tanren::cli {
+
+namespace {
+
+using LiveRow = std::vector<std::string>;
+
+LiveRow row_of(const LiveRun& run) {
+  const auto log = read_log_tail(run.folder / "log.jsonl");
+  std::string step = log ? to_text(log->step) : "-";
+  if (run.until > 0) step += fmt::format("/{}", run.until);
+  return {run.name, step, log && log->loss ? short_text(*log->loss, 4) : "-", one_line(run.values)};
+}
+
+std::string totals_text(const Study& study) {
+  std::string text = counts_text(study);
+  const auto num_confirmed = study.confirmed().size();
+  if (num_confirmed > 0) text += fmt::format("; {} confirming runs have ended", num_confirmed);
+  const TrialRecord* best = study.best();
+  if (best == nullptr) return text;
+  return text + fmt::format("; best: trial {:04}, {} {}", best->id, study.options().metric,
+                            short_text(*best->value, 6));
+}
+
+}  // namespace
+
+std::string live_text(const Study& study, const std::vector<LiveRun>& runs, int64_t rows,
+                      int64_t columns) {
+  constexpr int64_t kOthers = 3;  // the head, those without room, the totals
+  const auto shown = std::min(std::ssize(runs), std::max<int64_t>(0, rows - kOthers));
+  std::vector<LiveRow> table = {{"", "step", "loss", "values"}};
+  for (int64_t i = 0; i < shown; ++i) table.push_back(row_of(runs[static_cast<size_t>(i)]));
+  std::vector<int64_t> widths(table.front().size());
+  for (const LiveRow& row : table) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
+  }
+  std::vector<std::string> lines;
+  for (const LiveRow& row : table) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) line += padded(row[i], widths[i]) + "  ";
+    lines.push_back(std::move(line));
+  }
+  const auto others = std::ssize(runs) - shown;
+  if (others > 0) lines.push_back(fmt::format("and {} more", others));
+  lines.push_back(totals_text(study));
+  const auto most = static_cast<size_t>(std::max<int64_t>(0, rows));
+  if (lines.size() > most) lines.erase(lines.begin(), lines.end() - static_cast<int64_t>(most));
+  std::string text;
+  for (const std::string& line : lines) {
+    text += cut_text(line.substr(0, line.find_last_not_of(' ') + 1), columns) + "\n";
+  }
+  return text;
+}
+
+void LiveTable::draw(const std::string& text, Clock::time_point now) {
+  std::string out = num_lines_ > 0 ? fmt::format("\r\x1b[{}A", num_lines_) : "\r";
+  num_lines_ = 0;
+  for (std::string_view rest = text; !rest.empty(); ++num_lines_) {
+    out.append(take_line(rest)) += "\x1b[K\n";
+  }
+  out_ << out << "\x1b[J" << std::flush;  // the rest of a longer table before
+  drawn_at_ = now;
+}
+
+void LiveTable::clear() {
+  if (num_lines_ > 0) out_ << fmt::format("\r\x1b[{}A\x1b[J", num_lines_) << std::flush;
+  num_lines_ = 0;
+}
+
+}  // namespace tanren::cli

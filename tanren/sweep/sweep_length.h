@@ -1,0 +1,29 @@
+// How much a sweep trains, as far as its config and the plan of its file say. Pure functions.
+// Called by the verbs sweep and plan.
+#pragma once
+
+#include "tanren/config/run_config.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tanren {
+
+// The steps of a whole trial that the config itself says; 0: each trial knows its own.
+int64_t steps_of(const RunConfig& config);
+// Whether all trials have the same steps, and only their plan knows how many (run.epochs).
+bool needs_planned_steps(const RunConfig& config);
+
+// Trials that run at a time.
+int64_t trials_at_a_time(const SweepOptions& options);
+
+// The line of a plan that tells of [[sweep.space]].
+struct SweepLine {
+  std::string value;   // "64 trials, 2 at a time"
+  std::string reason;  // "by tpe and asha; at most 57,600 steps, then 10,800 to confirm"
+};
+// `planned_steps`: of the file's own values. `config` has a space.
+SweepLine sweep_line(const RunConfig& config, int64_t planned_steps);
+
+}  // namespace tanren
