@@ -1,5 +1,5 @@
-// The losses of 64 whole runs on the digits (tests/fixtures/sweep_curves.json), and a sweep over them
-// without any training. For unit tests and study_bench.
+// The losses of 64 whole runs on the digits (tests/fixtures/sweep_curves.json), and a sweep over
+// them without any training. For unit tests and study_bench.
 #pragma once
 
 #include "tanren/base/file.h"
