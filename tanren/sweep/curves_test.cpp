@@ -20,7 +20,7 @@ TEST(AshaCurves, whole_runs_take_all_steps_and_find_the_best) {
   EXPECT_FALSE(testing::is_as_promised(sweep, curves));
 }
 
-// The promise of docs/sweep.md.
+// With a cosine schedule and this first rung; docs/sweep.md says where it does not hold.
 TEST(AshaCurves, a_quarter_of_the_steps_finds_a_loss_within_5_percent_in_90_of_100_orders) {
   const testing::RecordedCurves curves = digits_curves();
   int kept = 0;
