@@ -111,8 +111,8 @@ constexpr std::pair<const char*, const char*> kKinds[] = {
 
 void measure_times(const std::filesystem::path& folder) {
   std::printf(
-      "%ld trials, answered at once: processor ms of a trial (mean), of one start at the end (median "
-      "of 50), wall ms of a trial, wall s of the replay\n",
+      "%ld trials, answered at once: processor ms of a trial (mean), of one of the last 50 starts "
+      "(median), wall ms of a trial, wall s of the replay\n",
       static_cast<long>(kTrials));
   const StudyOptions plain{.trials = kTrials,
                            .steps = kSteps,
