@@ -1,5 +1,5 @@
-// The losses of 64 whole runs of examples/sweep/digits.toml (tests/fixtures/sweep_curves.json), and
-// a sweep over them without any training. For unit tests and study_bench.
+// The losses of 64 whole runs on the digits (tests/fixtures/sweep_curves.json), and a sweep over
+// them without any training. For unit tests and study_bench.
 #pragma once
 
 #include "tanren/base/file.h"
@@ -20,6 +20,9 @@
 #include <vector>
 
 namespace tanren::testing {
+
+// Of asha on these curves: about one trial of sixteen then trains to its end.
+constexpr int64_t kCurvesFirstRung = 60;
 
 struct RecordedCurves {
   int64_t every = 0;                             // steps between evaluations
@@ -66,43 +69,26 @@ struct ReplayedSweep {
   double best = std::numeric_limits<double>::infinity();  // loss of a whole run
 };
 
-// The scheduler's sweep in which trial i has the curve of run order[i]. `at_once`: trials that run
-// side by side, all as fast.
+// The scheduler's sweep, one trial at a time, in which trial i has the curve of run order[i].
 inline ReplayedSweep replay(const RecordedCurves& curves, const std::vector<size_t>& order,
-                            SchedulerOptions options, size_t at_once = 1) {
+                            SchedulerOptions options) {
   options.trials = std::ssize(order);
   options.steps = curves.steps();
   const auto scheduler = make_scheduler(options);
-  struct Work {
-    int64_t trial, until, ends;
-  };
   std::vector<int64_t> reached;  // by trial
-  std::vector<Work> running;
   ReplayedSweep sweep;
-  for (int64_t now = 0;;) {
-    while (running.size() < at_once) {
-      const Decision next = scheduler->next();
-      if (next.kind != Decision::start && next.kind != Decision::resume) break;
-      const bool is_new = next.kind == Decision::start;
-      const int64_t trial = is_new ? std::ssize(reached) : next.trial;
-      if (is_new) reached.push_back(0);
-      is_new ? scheduler->started(trial, next.until, true) : scheduler->resumed(trial, next.until);
-      const int64_t steps = next.until - reached[static_cast<size_t>(trial)];
-      sweep.steps += steps;
-      running.push_back({trial, next.until, now + steps});
-    }
-    if (running.empty()) return sweep;
-    const auto first =
-        std::min_element(running.begin(), running.end(),
-                         [](const Work& a, const Work& b) { return a.ends < b.ends; });
-    const Work done = *first;
-    running.erase(first);
-    now = done.ends;
-    const auto trial = static_cast<size_t>(done.trial);
-    const double loss = curves.loss(order[trial], done.until);
-    reached[trial] = done.until;
-    if (done.until == curves.steps()) sweep.best = std::min(sweep.best, loss);
-    scheduler->told(done.trial, done.until, loss);
+  for (;;) {
+    const Decision next = scheduler->next();
+    if (next.kind != Decision::start && next.kind != Decision::resume) return sweep;
+    const bool is_new = next.kind == Decision::start;
+    const int64_t trial = is_new ? std::ssize(reached) : next.trial;
+    if (is_new) reached.push_back(0);
+    is_new ? scheduler->started(trial, next.until, true) : scheduler->resumed(trial, next.until);
+    const auto index = static_cast<size_t>(trial);
+    sweep.steps += next.until - std::exchange(reached[index], next.until);
+    const double loss = curves.loss(order[index], next.until);
+    if (next.until == curves.steps()) sweep.best = std::min(sweep.best, loss);
+    scheduler->told(trial, next.until, loss);
   }
 }
 
