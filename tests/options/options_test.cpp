@@ -509,6 +509,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"sweep.timeout", "sweep_test: a trial that hangs"},
     {"sweep.keep", "sweep_test: whose checkpoints stay"},
     {"sweep.find", "find_test"},
+    {"sweep.confirm", "sweep_test: the best with other seeds"},
     {"sweep.space", "corners_test"},
     {"data.encoding", "day_test: a text that is no UTF-8"},
 };
