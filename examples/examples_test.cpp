@@ -286,7 +286,8 @@ TEST_F(Examples, text_classify_leaves_a_whole_model_that_needs_no_config) {
              temporary_.path() / "elsewhere/new.jsonl");
   fs::remove_all(temporary_.path() / "build");
   fs::remove_all(temporary_.path() / "run");
-  const auto again = go("cd elsewhere && " + kTanren + " eval model.safetensors new.jsonl --json");
+  const auto again =
+      go("cd elsewhere && " + kTanren + " eval model.safetensors new.jsonl --json 2> notes");
   ASSERT_EQ(again.code, 0) << again.output;
   const auto json = nlohmann::json::parse(again.output);
   for (const char* key : {"evaluate.loss", "evaluate.accuracy", "evaluate.f1_macro"}) {

@@ -121,6 +121,8 @@ struct GradientAtOnce : torch::autograd::Function<GradientAtOnce> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const Batch& batch,
                             const at::Tensor& weight) {
     const at::AutoGradMode with_gradients(true);
+    // Also of its backward, as where the step's own backward runs.
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     const at::Tensor leaf = weight.detach().requires_grad_();
     const at::Tensor loss = scores_loss(batch, leaf);
     const at::Tensor seed = LossSeedsScope::current()->of("cross_entropy", "samples",
