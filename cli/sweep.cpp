@@ -86,6 +86,11 @@ int sweep(const Arguments& arguments, const Registry& registry) {
   options.journal = place.journal();
   make_folder(place.folder);
   Study study(space_of(place.config), options);
+  if (place.config.sweep.confirm > 0 && is_population(study)) {
+    throw ConfigError(
+        "[sweep] sweep.confirm repeats whole runs of one set of values, and the best of a "
+        "population changed its values on the way; drop it");
+  }
   check_trials(place, std::ssize(study.records()));
   write_source(place);
   SweepRunner runner(place, study, arguments, registry);

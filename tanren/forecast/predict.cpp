@@ -23,6 +23,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/Storage.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <algorithm>
 #include <exception>
@@ -119,6 +121,25 @@ class ProbeLimitScope {
   int64_t reserve_;
 };
 
+// Whether something of a task lives on without it: its module, or memory of a parameter or buffer,
+// which another task of the factory then has, too.
+bool is_kept(const std::function<Task()>& make_task) {
+  std::weak_ptr<torch::nn::Module> module;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages;
+  {
+    const Task task = make_task();
+    module = task.module;
+    std::vector<at::Tensor> tensors = task.module->parameters();
+    for (const at::Tensor& buffer : task.module->buffers()) tensors.push_back(buffer);
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.has_storage()) storages.push_back(tensor.storage().getWeakStorageImpl());
+    }
+  }
+  return !module.expired() || std::any_of(storages.begin(), storages.end(), [](const auto& each) {
+    return !each.expired();
+  });
+}
+
 // The trace of `samples` samples: each size is extrapolated linearly from the traces of one and of
 // two samples.
 MemoryTrace extrapolated(const MemoryTrace& one, const MemoryTrace& two, int64_t samples) {
@@ -208,9 +229,9 @@ ProbedStep StepPredictor::probe(const Plan& given, int64_t microsteps) const {
   const ThreadsScope threads(given.device.threads);
   use_kernels_of(given);
   const ProbeLimitScope limit(given);
-  const std::weak_ptr<torch::nn::Module> made = make_task_().module;
-  if (!made.expired()) {
-    throw Error("the factory keeps the module that it makes, and they would train it");
+  if (is_kept(make_task_)) {
+    throw Error("the factory keeps the module that it makes, or a tensor of it, and they would "
+                "train it");
   }
   ProbedStep result;
   const auto trace_of = [&](int64_t samples) {

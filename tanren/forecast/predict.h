@@ -72,8 +72,8 @@ class StepPredictor {
   // samples of `length` tokens. By a dry run; for a model that cannot run dry, which has one length
   // alone, by real steps with microbatches of 1 and 2 samples. These train tasks of their own, put
   // the random generators back, and hold no more on the CPU than the plan's limit. Error if
-  // `make_task` keeps the module that it makes, which they would train, or if one of them fails;
-  // NeedsValues if they are not allowed.
+  // `make_task` keeps the module that it makes, or the memory of one of its tensors, which they
+  // would train, or if one of them fails; NeedsValues if they are not allowed.
   MemoryPrediction step(const Plan& given, int64_t length = 0) const;
   // The peak of evaluating one batch of `samples`, weights and buffers included, by a dry run. In a
   // run that `trains`, gradients, optimizer state, averages and a copy of the buffers stand beside

@@ -127,7 +127,8 @@ Task fake_quantized(Task task, const FakeQuantization& how) {
   }
   const auto layers = std::make_shared<const FakeLayers>(*task.module, how);
   layers->make_norms_still();
-  task.facts.couples_samples = false;
+  // What couples samples beside batch norms only the task knows.
+  if (!task.facts.couples_samples) task.facts.couples_samples = false;
   return task_within<FakeScope>(std::move(task), layers);
 }
 

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -247,6 +248,11 @@ TEST(FakeQuantization, keeps_batch_norms_in_eval_mode_and_reads_zero_points_anew
   EXPECT_FALSE(model->norm->is_training());
   EXPECT_TRUE(model->convolution->is_training());
   EXPECT_EQ(model->norm->named_buffers()["num_batches_tracked"].item<int64_t>(), 0);
+  EXPECT_EQ(plain.facts.couples_samples, std::nullopt);
+  EXPECT_EQ(task.facts.couples_samples, std::optional(false));
+  Task contrastive = task_of(std::make_shared<NormedImage>());
+  contrastive.facts.couples_samples = true;  // its loss compares samples with each other
+  EXPECT_EQ(fake_quantized(contrastive, how).facts.couples_samples, std::optional(true));
   set_input_scales(*model, how, {{"convolution.weight", {.scale = 0.02F, .zero_point = 128}}});
   const at::Tensor before = task.predict(images).outputs;
   set_input_scales(*model, how, {{"convolution.weight", {.scale = 0.02F, .zero_point = 255}}});

@@ -32,10 +32,12 @@ PairedDifference difference_of(int64_t trial, const std::vector<double>& differe
   if (result.pairs < 2) return result;
   for (const double one : differences) squares += (one - result.mean) * (one - result.mean);
   const double error = std::sqrt(squares / (n - 1) / n);
-  result.error = error;
-  // Equal differences leave nothing to chance.
-  const double sure = result.mean == 0 ? 1 : 0;
-  result.p = error > 0 ? two_sided_p(result.mean / error, result.pairs - 1) : sure;
+  // Equal but for rounding: t would be that of the rounding.
+  constexpr double kRounding = 1e-9;
+  const bool are_equal = error <= kRounding * std::abs(result.mean);
+  result.error = are_equal ? 0 : error;
+  if (!are_equal) result.p = two_sided_p(result.mean / error, result.pairs - 1);
+  if (are_equal && result.mean == 0) result.p = 1;
   return result;
 }
 
@@ -81,9 +83,15 @@ std::string problem_of(const Study& study, const ConfirmingRun& run) {
   return is_due(last_end_of(study.confirmed(), run)) ? "" : name_of(run) + " has ended before";
 }
 
+bool is_population(const Study& study) {
+  const auto& records = study.records();
+  return std::any_of(records.begin(), records.end(),
+                     [](const TrialRecord& record) { return record.fork_of.has_value(); });
+}
+
 std::vector<ConfirmingRun> runs_to_confirm(const Study& study, int64_t seeds,
                                            const std::function<bool(const TrialRecord&)>& is_file) {
-  if (seeds <= 0 || !study.is_done()) return {};
+  if (seeds <= 0 || !study.is_done() || is_population(study)) return {};
   std::vector<const TrialRecord*> best;
   for (const TrialRecord* record : ranked(study)) {
     if (std::ssize(best) == kMostConfirmed || !record->value) break;
@@ -128,7 +136,12 @@ std::string text_of(const PairedDifference& difference, const std::string& metri
                     bool lower_is_better) {
   if (difference.pairs == 0) return "no pair of runs came to a value";
   const std::string over = fmt::format("{} {} over the file", mean_text(difference), metric);
-  if (!difference.p) return over + " (1 seed, which has no measure of noise)";
+  if (!difference.p) {
+    return over + (difference.pairs == 1
+                       ? " (1 seed, which has no measure of noise)"
+                       : fmt::format(" ({} seeds, equal differences, which have no measure of noise)",
+                                     difference.pairs));
+  }
   const bool is_better = (difference.mean < 0) == lower_is_better;
   const std::string verdict =
       difference.is_noise() ? "within noise" : (is_better ? "better" : "worse");

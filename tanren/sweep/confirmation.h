@@ -45,10 +45,13 @@ bool is_due(const Confirmed* last_end);
 // The last end of a run; null: it has none.
 const Confirmed* last_end_of(const std::vector<Confirmed>& ends, const ConfirmingRun& run);
 
+// Whether trials changed their values on the way, so that no set of values stands for the best.
+bool is_population(const Study& study);
+
 // The runs that are due: of the file and of the best kMostConfirmed trials, with each of the
 // `seeds` seeds that follow the study's; those of a seed together, the file's first. A run that was
 // refused comes once more, at the end and alone. Trials for which `is_file` holds have the file's
-// own values and are left out. Empty before the study is done.
+// own values and are left out. Empty before the study is done, and of a population.
 std::vector<ConfirmingRun> runs_to_confirm(const Study& study, int64_t seeds,
                                            const std::function<bool(const TrialRecord&)>& is_file);
 
@@ -60,7 +63,8 @@ struct PairedDifference {
   double mean = 0;              // of the differences; 0 without a pair
   std::optional<double> error;  // standard error of the mean, ≥ 0; empty: fewer than two pairs
   // Student's t test of the pairs, to both sides: the probability of a mean so far from 0, or
-  // farther, if seeds were all that makes differences. Empty as `error`.
+  // farther, if seeds were all that makes differences. Empty as `error`, and if all differences are
+  // equal and not 0: values in steps, as accuracies are, can be so by chance.
   std::optional<double> p;
 
   // Whether seeds alone make such a mean more often than once in twenty times, or nobody can say.

@@ -133,6 +133,55 @@ TEST(Confirmation, compares_seed_by_seed_and_leaves_out_a_pair_of_which_one_run_
   EXPECT_NEAR(*all[2].p, 0.2048, 5e-5);  // t = 3 with 1 degree of freedom
 }
 
+// Accuracies of a hundred samples: 0.92 - 0.91 and 0.82 - 0.81 differ by rounding alone.
+TEST(Confirmation, equal_differences_are_no_proof) {
+  Study study = six_trials();
+  const std::map<std::string, double> values = {
+      {"the file, seed 4", 0.91},   {"the file, seed 5", 0.81},   {"trial 0004, seed 4", 0.92},
+      {"trial 0004, seed 5", 0.82}, {"trial 0003, seed 4", 0.91}, {"trial 0003, seed 5", 0.81},
+      {"trial 0002, seed 4", 0.92}, {"trial 0002, seed 5", 0.83}};
+  for (const ConfirmingRun& run : runs_to_confirm(study, 2, is_none)) {
+    study.confirm({.run = run, .step = 8, .value = values.at(name_of(run))});
+  }
+  const auto all = paired_differences(study);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_NEAR(all[0].mean, 0.01, 1e-12);
+  EXPECT_EQ(all[0].error, 0.0);
+  EXPECT_FALSE(all[0].p);
+  EXPECT_TRUE(all[0].is_noise());
+  EXPECT_EQ(all[1].mean, 0);
+  EXPECT_EQ(all[1].p, 1.0);
+  EXPECT_NEAR(*all[2].p, 0.2048, 5e-5);  // t = 3 with 1 degree of freedom
+  const auto json = parse_json(leaderboard_json(study))["confirmation"]["trials"];
+  EXPECT_TRUE(json[0]["verdict"].is_null());
+  EXPECT_EQ(json[1]["verdict"], "within_noise");
+}
+
+// As a population on Ray leaves it: trial 2 has its values from step 4 on alone.
+TEST(Confirmation, is_not_of_a_population) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "journal.jsonl";
+  const Space space({{.key = "kind", .values = {"a", "b", "c"}}});
+  StudyOptions options{.sampler = "random", .scheduler = "external", .trials = 2, .steps = 8};
+  options.journal = file;
+  EXPECT_FALSE(Study(space, options).ask());
+  {
+    Journal journal(file);
+    for (const char* line :
+         {R"({"start":0,"values":{"kind":"a"},"until":8})",
+          R"({"start":1,"values":{"kind":"b"},"until":8})", R"({"report":0,"step":4,"value":1.0})",
+          R"({"start":2,"values":{"kind":"c"},"until":8,"fork_of":0,"replaces":1})",
+          R"({"end":0,"step":8,"value":0.5})", R"({"end":2,"step":8,"value":0.4})"}) {
+      journal.append(line, false);
+    }
+  }
+  const Study study(space, options);
+  ASSERT_TRUE(study.is_done());
+  EXPECT_TRUE(is_population(study));
+  EXPECT_FALSE(is_population(six_trials()));
+  EXPECT_TRUE(runs_to_confirm(study, 3, is_none).empty());
+}
+
 // Tables of Student's distribution: the points that are left to both sides by 5 of 100.
 TEST(Confirmation, three_seeds_need_more_than_two_errors) {
   const std::pair<int64_t, double> points[] = {{1, 12.7062},  {2, 4.30265}, {3, 3.18245},
@@ -160,8 +209,9 @@ TEST(Confirmation, the_line_says_mean_error_and_what_it_means_for_the_metric) {
   const PairedDifference down{.trial = 7, .pairs = 4, .mean = -12.3, .error = 4.2, .p = 0.06};
   EXPECT_EQ(text_of(down, "loss", true),
             "-12.3 ± 4.2 loss over the file, within noise (4 seeds, p = 0.06)");
-  EXPECT_EQ(text_of({.trial = 7, .pairs = 2, .mean = -0.25, .error = 0, .p = 0}, "loss", true),
-            "-0.25 ± 0 loss over the file, better (2 seeds, p = 0)");
+  EXPECT_EQ(text_of({.trial = 7, .pairs = 2, .mean = -0.25, .error = 0}, "loss", true),
+            "-0.25 ± 0 loss over the file (2 seeds, equal differences, which have no measure of "
+            "noise)");
   EXPECT_EQ(text_of({.trial = 7, .pairs = 1, .mean = -0.25}, "loss", true),
             "-0.25 loss over the file (1 seed, which has no measure of noise)");
   EXPECT_EQ(text_of({.trial = 7}, "loss", true), "no pair of runs came to a value");

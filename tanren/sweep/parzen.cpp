@@ -139,7 +139,7 @@ double ParzenMixture::log_density(const SpacePoint& point) const {
       logs[i] += range.offset[i] - 0.5 * z * z;
     }
   }
-  constexpr double kNothing = -40;  // e^-40 is below the last bit of 1, also a thousand times
+  constexpr double kNothing = -45;  // e^-45 is below the last bit of 1, also a thousand times
   const double most = *std::max_element(logs.begin(), logs.end());
   double sum = 0;
   for (const double log : logs) {

@@ -433,6 +433,30 @@ TEST_F(KeptTest, a_module_that_the_factory_keeps_is_trained_by_no_forecast) {
   EXPECT_TRUE(at::equal(weight, before));
 }
 
+// Its factory makes a module each time, and the first weight of all is one that it has read once.
+class SharedTest : public UndryTest {
+ protected:
+  Task make(const RunConfig& config) const override {
+    Task task = UndryTest::make(config);
+    at::Tensor own = task.module->parameters().front();
+    if (!weight_.defined()) weight_ = own.detach().clone();
+    own.set_data(weight_);
+    return task;
+  }
+  mutable at::Tensor weight_;
+};
+
+TEST_F(SharedTest, memory_that_tasks_of_a_factory_share_is_trained_by_no_forecast) {
+  const at::Tensor weight = make(config_).module->parameters().front();
+  const at::Tensor before = weight.detach().clone();
+  FitInput given = input(config_);
+  given.runs_dry = false;
+  const Fitted fitted = fit_memory(given);
+  EXPECT_TRUE(at::equal(weight, before));
+  EXPECT_FALSE(fitted.prediction);
+  EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("or a tensor of it"));
+}
+
 TEST_F(FitTest, the_forecast_grows_with_samples_and_tokens_and_names_what_needs_less) {
   const FitInput given = input(config_);
   const Fitted fitted = fit_memory(given);
