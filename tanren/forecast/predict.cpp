@@ -135,9 +135,8 @@ bool is_kept(const std::function<Task()>& make_task) {
       if (tensor.has_storage()) storages.push_back(tensor.storage().getWeakStorageImpl());
     }
   }
-  return !module.expired() || std::any_of(storages.begin(), storages.end(), [](const auto& each) {
-    return !each.expired();
-  });
+  return !module.expired() || std::any_of(storages.begin(), storages.end(),
+                                          [](const auto& each) { return !each.expired(); });
 }
 
 // The trace of `samples` samples: each size is extrapolated linearly from the traces of one and of
@@ -230,8 +229,9 @@ ProbedStep StepPredictor::probe(const Plan& given, int64_t microsteps) const {
   use_kernels_of(given);
   const ProbeLimitScope limit(given);
   if (is_kept(make_task_)) {
-    throw Error("the factory keeps the module that it makes, or a tensor of it, and they would "
-                "train it");
+    throw Error(
+        "the factory keeps the module that it makes, or a tensor of it, and they would "
+        "train it");
   }
   ProbedStep result;
   const auto trace_of = [&](int64_t samples) {

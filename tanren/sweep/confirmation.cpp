@@ -137,10 +137,11 @@ std::string text_of(const PairedDifference& difference, const std::string& metri
   if (difference.pairs == 0) return "no pair of runs came to a value";
   const std::string over = fmt::format("{} {} over the file", mean_text(difference), metric);
   if (!difference.p) {
-    return over + (difference.pairs == 1
-                       ? " (1 seed, which has no measure of noise)"
-                       : fmt::format(" ({} seeds, equal differences, which have no measure of noise)",
-                                     difference.pairs));
+    return over +
+           (difference.pairs == 1
+                ? " (1 seed, which has no measure of noise)"
+                : fmt::format(" ({} seeds, equal differences, which have no measure of noise)",
+                              difference.pairs));
   }
   const bool is_better = (difference.mean < 0) == lower_is_better;
   const std::string verdict =
