@@ -49,7 +49,7 @@ def train(command, worst):
     with contextlib.ExitStack() as at_end:
         if checkpoint := tune.get_checkpoint():
             command += ["--set", f"run.fork_from={at_end.enter_context(checkpoint.as_directory())}"]
-        output = at_end.enter_context(open(folder + "/output.txt", "w+"))
+        output = at_end.enter_context(open(folder + "/output.txt", "w+", errors="replace"))
         child = subprocess.Popen([*command, "--out", folder], stdout=output, stderr=output,
                                  preexec_fn=lambda: prctl(1, signal.SIGKILL))  # PR_SET_PDEATHSIG: with this thread
         at_end.callback(child.wait)
