@@ -49,7 +49,7 @@ def train(command, worst):
     with contextlib.ExitStack() as at_end:
         if checkpoint := tune.get_checkpoint():
             command += ["--set", f"run.fork_from={at_end.enter_context(checkpoint.as_directory())}"]
-        output = at_end.enter_context(open(folder + "/output.txt", "w+"))
+        output = at_end.enter_context(open(folder + "/output.txt", "w+", errors="replace"))
         child = subprocess.Popen([*command, "--out", folder], stdout=output, stderr=output,
                                  preexec_fn=lambda: prctl(1, signal.SIGKILL))  # PR_SET_PDEATHSIG: with this thread
         at_end.callback(child.wait)
@@ -106,9 +106,13 @@ class Recorder(tune.Callback):
         return b'%s,"sum":"%016x"}\n' % (line[:-1], self.sum)
     def write(self, **event):
         line = self.summed(json.dumps(event, separators=(",", ":")).encode())
-        if self.file.write(line) < len(line):
-            raise OSError("the disk is full")
-        os.fdatasync(self.file)
+        try:
+            if self.file.write(line) < len(line):
+                raise OSError("the disk is full")
+            os.fdatasync(self.file)
+        except OSError as error:  # Ray might go on with trials that the journal lacks
+            print(f"[sweep] cannot write {self.folder}/journal.jsonl: {error}", file=sys.stderr, flush=True)
+            os._exit(1)
     def start(self, trial, **fork):
         own, config, self.num_trials = self.num_trials, texts_of(trial.config), self.num_trials + 1
         values = {one["key"]: config[one["key"]] for one in self.head["space"] if one["key"] in config}
@@ -231,6 +235,7 @@ def main():
             return print(f"[sweep] {what}", file=sys.stderr) or 2
     child = os.fork()  # a driver whose cluster goes away aborts
     if child == 0:
+        code = 1  # of an interrupt, too
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
         try:
             code = search(os.path.abspath(asked.FILE), folder, values, tanren) or 0

@@ -82,8 +82,9 @@ fs::path find_folder(const Arguments& arguments, const RunConfig& config) {
       arguments.out.empty() ? fs::path("sweeps") / config.run.name : fs::path(arguments.out);
   const fs::path folder = sweep / kFound;
   std::error_code none;
-  for (fs::path at = fs::absolute(folder).lexically_normal(); at.has_relative_path();
-       at = at.parent_path()) {
+  fs::path at = fs::weakly_canonical(fs::absolute(folder), none);  // behind links, too
+  if (none) at = fs::absolute(folder).lexically_normal();
+  for (; at.has_relative_path(); at = at.parent_path()) {
     const bool is_begun = fs::exists(at / "plan.txt", none) || fs::exists(at / "lock", none);
     if (!is_begun || !fs::exists(at / "config.toml", none)) continue;
     throw ConfigError(fmt::format(

@@ -1,5 +1,6 @@
 #include "cli/sweep/page_file.h"
 
+#include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
 #include "tanren/config/write_config.h"
@@ -45,11 +46,13 @@ SweepTime read_time(const SweepPlace& place) {
   const fs::path file = place.folder / kTime;
   std::error_code none;
   if (!fs::exists(file, none)) return {};
-  const nlohmann::json json = parse_json(read_file(file));
   try {
+    const nlohmann::json json = parse_json(read_file(file));
     return {.seconds = json.at("seconds").get<double>(),
             .cpu_seconds = json.at("cpu_seconds").get<double>()};
   } catch (const nlohmann::json::exception&) {
+    return {};
+  } catch (const Error&) {  // a damaged time keeps no sweep from going on
     return {};
   }
 }

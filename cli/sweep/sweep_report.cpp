@@ -110,9 +110,11 @@ bool SweepReport::is_kept(const TrialRecord& record) const {
 }
 
 void SweepReport::keep_files() {
+  // Another program's files are that program's, and may be links to runs elsewhere.
+  const bool is_external = study_.options().scheduler == "external";
   int64_t num_best = 0;
   for (const TrialRecord* record : ranked(study_)) {
-    if (record->same_as || removed_.count(record->id) > 0) continue;
+    if (is_external || record->same_as || removed_.count(record->id) > 0) continue;
     if (record->value && num_best++ < place_.config.sweep.keep) continue;
     if (is_kept(*record)) continue;
     remove_state(place_.trial(record->id));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 namespace tanren {
@@ -106,7 +107,9 @@ std::vector<ConfirmingRun> runs_to_confirm(const Study& study, int64_t seeds,
     (end == nullptr ? due : again).push_back(run);
   };
   for (int64_t i = 1; i <= seeds; ++i) {
-    const int64_t seed = static_cast<int64_t>(study.options().seed) + i;
+    // As run.seed and the journal have them: 0 follows the largest.
+    const uint64_t next = study.options().seed + static_cast<uint64_t>(i);
+    const auto seed = static_cast<int64_t>(next & std::numeric_limits<int64_t>::max());
     add({.trial = {}, .seed = seed});
     for (const TrialRecord* record : best) {
       add({.trial = record->id, .seed = seed, .alone = record->alone});

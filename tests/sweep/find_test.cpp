@@ -111,6 +111,8 @@ TEST_F(Find, refuses_what_it_cannot_find_or_would_change) {
   refuses("run.toml --set run.fork_from=a" + kFind, "run.fork_from is ");
   refuses("run.toml --out a" + kFind, "would lie in the folder of a run");
   refuses("a --out a/deeper/still" + kFind, "would lie in the folder of a run");
+  fs::create_directory_symlink("a", at("link"));
+  refuses("run.toml --out link/deeper" + kFind, "would lie in the folder of a run");
   refuses("run.toml --out train.csv" + kFind, "cannot write to train.csv/find");
   EXPECT_EQ(state_of("a"), before);
 }

@@ -405,11 +405,21 @@ TEST_F(Sweep, of_another_program_is_begun_and_reported_here) {
           R"({"end":0,"step":8,"value":0.5})",
           R"({"start":1,"values":{"optimizer.learning_rate":"0.02"},"until":8})",
           R"({"end":1,"step":4,"value":0.7})"});
-  const auto reported = tanren("sweep s");
+  // The program's files stay, also where it links to runs elsewhere.
+  fs::create_directories(at("elsewhere/checkpoints/step-4"));
+  write_file(at("elsewhere/model.safetensors"), "weights");
+  fs::create_directories(at("s/trials"));
+  fs::create_directory_symlink(at("elsewhere"), at("s/trials/0001"));
+  const auto reported = tanren("sweep s --set sweep.keep=1");
   ASSERT_EQ(reported.code, 0) << reported.output;
+  EXPECT_TRUE(fs::exists(at("elsewhere/checkpoints/step-4")));
+  EXPECT_TRUE(fs::exists(at("elsewhere/model.safetensors")));
   EXPECT_EQ(leaderboard("s")["done"], true);
   EXPECT_EQ(trials("s")[0]["state"], "finished");
   EXPECT_EQ(trials("s")[1]["state"], "stopped");
+  // A damaged time is no reason to stop.
+  write_file(at("s/time.json"), "{");
+  EXPECT_EQ(tanren("sweep s").code, 0);
   expect_code("sweep s --set sweep.scheduler=none", 2, {"scheduler: \"external\" → \"none\""});
 }
 
