@@ -55,9 +55,9 @@ TEST(Confirmation, has_seeds_also_after_the_largest) {
   const Space space({{.key = "kind", .values = {"a"}}});
   Study study(space, {.sampler = "grid", .seed = std::numeric_limits<int64_t>::max(), .steps = 8});
   study.tell(*study.ask(), 0.5);
-  EXPECT_EQ(names_of(runs_to_confirm(study, 2, is_none)),
-            (Names{"the file, seed 0", "trial 0000, seed 0", "the file, seed 1",
-                   "trial 0000, seed 1"}));
+  EXPECT_EQ(
+      names_of(runs_to_confirm(study, 2, is_none)),
+      (Names{"the file, seed 0", "trial 0000, seed 0", "the file, seed 1", "trial 0000, seed 1"}));
 }
 
 TEST(Confirmation, is_of_the_file_and_the_best_three_with_seeds_that_follow) {
