@@ -87,6 +87,8 @@
 #include "tanren/predict/predictor.h"
 #include "tanren/run/run.h"
 #include "tanren/run/run_folder.h"
+#include "tanren/sweep/leaderboard.h"
+#include "tanren/sweep/study.h"
 #include "tanren/train/build.h"
 #include "tanren/train/registry.h"
 
