@@ -38,10 +38,11 @@ struct Asked {
 
 StepCase staged_case(const Asked& asked) {
   at::manual_seed(1);
-  StepCase made = asked.model == "gpt2"
-                      ? gpt2_case(kMicrobatches, 1, "GPT-2 124M, 4 microbatches of 1 × 256 tokens")
-                      : resnet_case(4 * kMicrobatches, 4, 224,
-                                    "ResNet-50, 4 microbatches of 4 images of 224 × 224");
+  StepCase made =
+      asked.model == "gpt2"
+          ? gpt2_case(kMicrobatches, 1, 256, "GPT-2 124M, 4 microbatches of 1 × 256 tokens")
+          : resnet_case(4 * kMicrobatches, 4, 224,
+                        "ResNet-50, 4 microbatches of 4 images of 224 × 224");
   RunConfig& config = made.config;
   if (asked.model == "gpt2") config.model.dropout = 0.0;
   config.precision.mode = asked.mode;

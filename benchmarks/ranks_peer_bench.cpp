@@ -31,7 +31,7 @@ constexpr int64_t kRows = 1;  // of 256 tokens, per rank and microstep
 
 StepCase gpt_case(int64_t accumulation, const std::string& mode) {
   at::manual_seed(1);
-  StepCase made = gpt2_case(kRanks * accumulation * kRows, kRows, "");
+  StepCase made = gpt2_case(kRanks * accumulation * kRows, kRows, 256, "");
   made.config.precision.mode = mode;
   made.config.run.threads = 1;
   made.config.parallel.check_every = 0;

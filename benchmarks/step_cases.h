@@ -47,29 +47,29 @@ inline RunConfig step_config(const std::string& kind, const std::string& size, i
   return config;
 }
 
-inline StepCase bert_case() {
-  constexpr int64_t kBatch = 8, kLength = 128, kTokens = 30522;
+inline StepCase bert_case(int64_t batch, const char* about) {
+  constexpr int64_t kLength = 128, kTokens = 30522;
   TensorMap fields;
-  fields.set("inputs", at::randint(1, kTokens, {kBatch, kLength}, at::kLong));
-  fields.set("labels", at::randint(2, {kBatch}, at::kLong));
-  return {"BERT-base, sequence classification, 8 × 128 tokens, dropout 0.1",
-          step_config("bert", "bert-base-uncased", kBatch),
+  fields.set("inputs", at::randint(1, kTokens, {batch, kLength}, at::kLong));
+  fields.set("labels", at::randint(2, {batch}, at::kLong));
+  return {about,
+          step_config("bert", "bert-base-uncased", batch),
           {{.input_shape = {kLength}, .outputs = 2, .class_labels = true, .vocab_size = kTokens},
            fields,
-           {{"samples", kBatch}}}};
+           {{"samples", batch}}}};
 }
 
-inline StepCase gpt2_case(int64_t batch, int64_t microbatch, const char* about) {
-  constexpr int64_t kLength = 256, kTokens = 50257;
+inline StepCase gpt2_case(int64_t batch, int64_t microbatch, int64_t length, const char* about) {
+  constexpr int64_t kTokens = 50257;
   TensorMap fields;
-  fields.set("inputs", at::randint(kTokens, {batch, kLength}, at::kLong));
-  fields.set("labels", at::randint(kTokens, {batch, kLength}, at::kLong));
+  fields.set("inputs", at::randint(kTokens, {batch, length}, at::kLong));
+  fields.set("labels", at::randint(kTokens, {batch, length}, at::kLong));
   StepCase made{
       about,
       step_config("gpt2", "gpt2", batch),
-      {{.input_shape = {kLength}, .outputs = kTokens, .class_labels = true, .vocab_size = kTokens},
+      {{.input_shape = {length}, .outputs = kTokens, .class_labels = true, .vocab_size = kTokens},
        fields,
-       {{"samples", batch}, {"tokens", batch * kLength}}}};
+       {{"samples", batch}, {"tokens", batch * length}}}};
   made.config.batch.microbatch = microbatch;
   return made;
 }
@@ -89,16 +89,16 @@ inline StepCase resnet_case(int64_t batch, int64_t microbatch, int64_t edge, con
 }
 
 // Both objectives of Pix2PixHD's default networks, as NVIDIA's code trains them.
-inline StepCase pix2pixhd_case() {
-  constexpr int64_t kBatch = 1, kEdge = 256;
+inline StepCase pix2pixhd_case(int64_t edge, const char* about) {
+  constexpr int64_t kBatch = 1;
   TensorMap fields;
   for (const char* name : {"inputs", "labels"}) {
-    fields.set(name, at::rand({kBatch, 3, kEdge, kEdge}) * 2 - 1);
+    fields.set(name, at::rand({kBatch, 3, edge, edge}) * 2 - 1);
   }
   StepCase made{
-      "Pix2PixHD, global, 1 picture of 256 × 256",
+      about,
       step_config("pix2pixhd", "", kBatch),
-      {{.input_shape = {3, kEdge, kEdge}, .outputs = 3 * kEdge * kEdge, .class_labels = false},
+      {{.input_shape = {3, edge, edge}, .outputs = 3 * edge * edge, .class_labels = false},
        fields,
        {{"samples", kBatch}}}};
   made.config.optimizer.kind = "adam";
@@ -108,17 +108,27 @@ inline StepCase pix2pixhd_case() {
   return made;
 }
 
-// bert, gpt2, gpt2_micro (twice the batch in 4 microbatches), resnet50 or pix2pixhd; nullopt for
-// other names.
-inline std::optional<StepCase> step_case(const std::string& name) {
+// bert, gpt2, gpt2_micro (in 4 microbatches), resnet50 or pix2pixhd; nullopt for other names. On an
+// accelerator the batches are as large as people give it.
+inline std::optional<StepCase> step_case(const std::string& name, bool on_accelerator = false) {
   at::manual_seed(1);
-  if (name == "bert") return bert_case();
-  if (name == "gpt2") return gpt2_case(4, 0, "GPT-2 124M, 4 × 256 tokens, dropout 0.1");
+  if (on_accelerator) {
+    if (name == "bert") return bert_case(64, "BERT-base, 64 × 128 tokens, dropout 0.1");
+    if (name == "gpt2") return gpt2_case(16, 0, 512, "GPT-2 124M, 16 × 512 tokens, dropout 0.1");
+    if (name == "gpt2_micro") {
+      return gpt2_case(32, 8, 512, "GPT-2 124M, 32 × 512 tokens in 4 microbatches, dropout 0.1");
+    }
+    if (name == "resnet50") return resnet_case(128, 0, 224, "ResNet-50, 128 images of 224 × 224");
+    if (name == "pix2pixhd") return pix2pixhd_case(512, "Pix2PixHD, 1 picture of 512 × 512");
+    return std::nullopt;
+  }
+  if (name == "bert") return bert_case(8, "BERT-base, 8 × 128 tokens, dropout 0.1");
+  if (name == "gpt2") return gpt2_case(4, 0, 256, "GPT-2 124M, 4 × 256 tokens, dropout 0.1");
   if (name == "gpt2_micro") {
-    return gpt2_case(8, 2, "GPT-2 124M, 8 × 256 tokens in 4 microbatches, dropout 0.1");
+    return gpt2_case(8, 2, 256, "GPT-2 124M, 8 × 256 tokens in 4 microbatches, dropout 0.1");
   }
   if (name == "resnet50") return resnet_case(8, 0, 224, "ResNet-50, 8 images of 224 × 224");
-  if (name == "pix2pixhd") return pix2pixhd_case();
+  if (name == "pix2pixhd") return pix2pixhd_case(256, "Pix2PixHD, 1 picture of 256 × 256");
   return std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 #include "tanren/model/registry.h"
 #include "tanren/plan/planner.h"
 #include "tanren/train/build.h"
+#include "tanren/train/device.h"
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
@@ -32,11 +33,14 @@ class TanrenStep {
     profile_parameters(*task.module, profile);
     profile_objectives(task, profile);
     profile.train_samples = data.size();
-    parts_ = build_parts(make_plan(config, Machine{}, profile), nullptr);
+    Machine machine;
+    probe_accelerators(machine, config.run.device);
+    parts_ = build_parts(make_plan(config, machine, profile), nullptr);
     state_ = build_run_state(std::move(task), parts_);
   }
   StepReport step(const GlobalBatch& batch) { return *update(state_, parts_, batch); }
   const RunState& state() const { return state_; }
+  at::Device device() const { return parts_.device; }
 
  private:
   Parts parts_;

@@ -4,7 +4,7 @@ the generator's loss. The networks in torch.nn's layers and the step as NVIDIA's
 made pictures pass the discriminators twice, backward of the generator's loss, its Adam, then the
 same of the discriminators'. Driven by step_peer_bench.
 
-    pix2pixhd_torch.py pix2pixhd bf16|fp32 THREADS default|fused|channels_last START
+    pix2pixhd_torch.py pix2pixhd bf16|fp32 THREADS default|fused|channels_last START [DEVICE]
 
 START: safetensors with the weights and, as batch.*, the batch.
 """
@@ -84,12 +84,15 @@ def towards(result, target):
 
 def main():
     _, mode, threads, variant, start = sys.argv[1:6]
+    device = sys.argv[6] if len(sys.argv) > 6 else "cpu"
     torch.set_num_threads(int(threads))
     generator, discriminators = Generator(), Discriminators()
     given = safetensors.torch.load_file(start)
     for name, module in (("generator.", generator), ("discriminator.", discriminators)):
         module.load_state_dict({k[len(name):]: v for k, v in given.items() if k.startswith(name)})
-    inputs, real = given["batch.inputs"], given["batch.labels"]
+    generator.to(device)
+    discriminators.to(device)
+    inputs, real = given["batch.inputs"].to(device), given["batch.labels"].to(device)
     if variant == "channels_last":
         generator.to(memory_format=torch.channels_last)
         discriminators.to(memory_format=torch.channels_last)
@@ -101,7 +104,7 @@ def main():
     ]
 
     def step():
-        with torch.autocast("cpu", torch.bfloat16, enabled=mode == "bf16"):
+        with torch.autocast(device, torch.bfloat16, enabled=mode == "bf16"):
             made = generator(inputs)
             detached = discriminators(torch.cat((inputs, made.detach()), 1))
             of_real = discriminators(torch.cat((inputs, real), 1))
@@ -117,7 +120,10 @@ def main():
             adam.zero_grad()
             loss.backward()
             adam.step()
-        return loss_g.item()
+        loss = loss_g.item()
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return loss
 
     print("ready", flush=True)
     for _ in sys.stdin:

@@ -10,6 +10,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 
 #include <fmt/ranges.h>
 
@@ -71,17 +72,27 @@ at::Tensor reordered(const at::Tensor& x, const at::Tensor& order) {
   return x.gather(1, order.unsqueeze(2).expand({-1, -1, x.size(2)}));
 }
 
+// cuDNN wants the four weights in one piece of memory, else it copies them at each call and warns of
+// it each time.
+class NoWarnings final : public c10::WarningHandler {
+  void process(const c10::Warning& /*warning*/) override {}
+};
+
 // One direction of one layer: [n, T, in] → [n, T, hidden]. It starts from the state `carried` and
-// updates it; without one it starts at 0.
+// updates it; without one it starts at 0. cuDNN keeps what a backward needs only if it is told that
+// this is training, whatever the mode of the module.
 at::Tensor pass(const at::Tensor& x, const std::vector<at::Tensor>& weights,
                 std::pair<at::Tensor, at::Tensor>* carried = nullptr) {
   const at::Tensor zero = at::zeros({1, x.size(0), weights[1].size(1)}, x.options());
   const bool follows = carried != nullptr && carried->first.defined();
   const at::Tensor h = follows ? carried->first.to(x.scalar_type()) : zero;
   const at::Tensor c = follows ? carried->second.to(x.scalar_type()) : zero;
+  NoWarnings none;
+  const c10::WarningUtils::WarningHandlerGuard quiet(&none);
+  const bool train = !x.device().is_cpu() && carried == nullptr;
   const auto [outputs, last_h, last_c] =
       at::lstm(x, {h, c}, weights, /*has_biases=*/true, /*num_layers=*/1,
-               /*dropout=*/0.0, /*train=*/false, /*bidirectional=*/false, /*batch_first=*/true);
+               /*dropout=*/0.0, train, /*bidirectional=*/false, /*batch_first=*/true);
   if (carried != nullptr) *carried = {last_h, last_c};
   return outputs;
 }

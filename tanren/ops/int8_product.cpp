@@ -13,6 +13,8 @@ namespace tanren {
 namespace {
 
 constexpr int64_t kProductRows = 64;
+// Blocks of rows that a thread multiplies by a panel while that is in its cache.
+constexpr int64_t kBlocksAPanel = 4;
 // Multiply-adds and bytes that are worth a thread.
 constexpr int64_t kProductGrain = int64_t{1} << 18, kFillGrain = int64_t{1} << 15;
 
@@ -48,6 +50,7 @@ class BlockProduct {
         out_(out),
         group_(weight.groups() == 1 ? weight.depth() : weight.in / weight.groups()),
         sums_(kProductRows * kPanelWidth),
+        zeros_(kPanelWidth),
         totals_(kProductRows * kPanelWidth) {
     if (group_ > kMaxInt8Depth) long_sums_.resize(kProductRows * kPanelWidth);
   }
@@ -61,7 +64,20 @@ class BlockProduct {
     const int64_t width = std::min(kPanelWidth, weight_.panels.size(0) - column);
     const int64_t columns = std::min(width, weight_.out - column);
     const auto* packed = weight_.panels.const_data_ptr<int8_t>() + column * weight_.depth();
+    const float* bias = bias_ == nullptr ? nullptr : bias_ + column;
+    T* const out = out_ + first * weight_.out + column;
     Int8Shape shape{rows_of_kernel(rows), width, group_, weight_.depth(), width, kPanelWidth};
+    if (weight_.groups() == 1 && group_ <= kMaxInt8Depth) {
+      const auto* sums_of_columns = weight_.sums.const_data_ptr<int32_t>() + column;
+      for (int64_t i = 0; i < columns; ++i) zeros_[i] = zero_point_ * sums_of_columns[i];
+      int8_gemm(shape, bytes, packed, sums_.data(), /*add=*/false);
+      for (int64_t r = 0; r < rows; ++r) {
+        finish_sums(sums_.data() + r * kPanelWidth, zeros_.data(),
+                    weight_.scales.const_data_ptr<float>() + column, scales[r], bias, columns,
+                    out + r * weight_.out);
+      }
+      return;
+    }
     for (int64_t group = 0; group < weight_.groups(); ++group) {
       const int64_t from = group * group_, at = group * weight_.out + column;
       const ColumnScales of{weight_.sums.const_data_ptr<int32_t>() + at,
@@ -79,8 +95,7 @@ class BlockProduct {
       }
     }
     for (int64_t r = 0; r < rows; ++r) {
-      finish_row(total(r), scales[r], bias_ == nullptr ? nullptr : bias_ + column, columns,
-                 out_ + (first + r) * weight_.out + column);
+      finish_row(total(r), scales[r], bias, columns, out + r * weight_.out);
     }
   }
 
@@ -102,7 +117,7 @@ class BlockProduct {
   const float* bias_;
   T* out_;
   int64_t group_;
-  std::vector<int32_t> sums_;
+  std::vector<int32_t> sums_, zeros_;
   std::vector<int64_t> long_sums_;
   std::vector<float> totals_;
 };
@@ -118,13 +133,19 @@ void product_of_rows(const FillRows& fill, const PackedWeight& weight, int32_t z
   };
   if (blocks >= at::get_num_threads()) {
     parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
-      ByteRows own(kProductRows, depth);
+      const int64_t most = std::min(kBlocksAPanel, end - begin);
+      ByteRows own(most * kProductRows, depth);
       BlockProduct<T> multiply(weight, zero_point, bias, out);
-      for (int64_t block = begin; block < end; ++block) {
-        const int64_t first = block * kProductRows, count = rows_of(block);
-        fill(first, count, depth, own.bytes.data(), own.scales.data());
+      for (int64_t from = begin; from < end; from += most) {
+        const int64_t to = std::min(end, from + most), start = from * kProductRows;
+        fill(start, std::min(rows, to * kProductRows) - start, depth, own.bytes.data(),
+             own.scales.data());
         for (int64_t panel = 0; panel < panels; ++panel) {
-          multiply.run(first, count, own.bytes.data(), own.scales.data(), panel);
+          for (int64_t block = from; block < to; ++block) {
+            const int64_t first = block * kProductRows, at = first - start;
+            multiply.run(first, rows_of(block), own.bytes.data() + at * depth,
+                         own.scales.data() + at, panel);
+          }
         }
       }
     });

@@ -5,13 +5,17 @@
 #include <bit>
 #include <limits>
 
-// Each loop is compiled for AVX2 and for the baseline; the call chooses. FMA stays out, and with it
-// results that differ.
+// Each loop is compiled for AVX-512, for AVX2 and for the baseline; the call chooses. FMA stays out,
+// and with it results that differ (-ffp-contract=off).
 #if defined(__x86_64__)
 #define TANREN_INT8_AVX2 [[gnu::target("avx2")]]
-#define TANREN_INT8_BEST(body, ...) (has_avx2_rows() ? body##_avx2(__VA_ARGS__) : body(__VA_ARGS__))
+#define TANREN_INT8_AVX512 \
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
+#define TANREN_INT8_BEST(body, ...)                         \
+  (best_rows() == Best::avx512 ? body##_avx512(__VA_ARGS__) \
+   : best_rows() == Best::avx2 ? body##_avx2(__VA_ARGS__)   \
+                               : body(__VA_ARGS__))
 #else
-#define TANREN_INT8_AVX2
 #define TANREN_INT8_BEST(body, ...) body(__VA_ARGS__)
 #endif
 
@@ -19,9 +23,16 @@ namespace tanren {
 namespace {
 
 #if defined(__x86_64__)
-bool has_avx2_rows() {
-  static const bool has = __builtin_cpu_supports("avx2") > 0;
-  return has;
+enum class Best { plain, avx2, avx512 };
+
+Best best_rows() {
+  static const Best best = [] {
+    const bool wide =
+        __builtin_cpu_supports("avx512f") > 0 && __builtin_cpu_supports("avx512bw") > 0 &&
+        __builtin_cpu_supports("avx512dq") > 0 && __builtin_cpu_supports("avx512vl") > 0;
+    return wide ? Best::avx512 : __builtin_cpu_supports("avx2") > 0 ? Best::avx2 : Best::plain;
+  }();
+  return best;
 }
 #endif
 
@@ -105,12 +116,30 @@ template <class T>
   }
 }
 
+// scaled() and finished() in one pass.
+template <class T>
+[[gnu::always_inline]] inline void finished_sums(const int32_t* sums, const int32_t* zeros,
+                                                 const float* scales, float scale,
+                                                 const float* bias, int64_t count, T* out) {
+  if (bias != nullptr) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float total = static_cast<float>(sums[i] - zeros[i]) * scales[i];
+      narrow_to(total * scale + bias[i], out[i]);
+    }
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      narrow_to(static_cast<float>(sums[i] - zeros[i]) * scales[i] * scale, out[i]);
+    }
+  }
+}
+
 template <class T>
 [[gnu::always_inline]] inline void expanded(const int8_t* values, float scale, int64_t count,
                                             T* out) {
   for (int64_t i = 0; i < count; ++i) narrow_to(static_cast<float>(values[i]) * scale, out[i]);
 }
 
+#if defined(__x86_64__)
 template <class T>
 TANREN_INT8_AVX2 float quantized_avx2(const T* x, int64_t count, const ByteRange& range,
                                       uint8_t* bytes) {
@@ -127,9 +156,42 @@ TANREN_INT8_AVX2 void finished_avx2(const float* total, float scale, const float
   finished(total, scale, bias, count, out);
 }
 template <class T>
+TANREN_INT8_AVX2 void finished_sums_avx2(const int32_t* sums, const int32_t* zeros,
+                                         const float* scales, float scale, const float* bias,
+                                         int64_t count, T* out) {
+  finished_sums(sums, zeros, scales, scale, bias, count, out);
+}
+template <class T>
 TANREN_INT8_AVX2 void expanded_avx2(const int8_t* values, float scale, int64_t count, T* out) {
   expanded(values, scale, count, out);
 }
+
+template <class T>
+TANREN_INT8_AVX512 float quantized_avx512(const T* x, int64_t count, const ByteRange& range,
+                                          uint8_t* bytes) {
+  return quantized(x, count, range, bytes);
+}
+template <class Sum>
+TANREN_INT8_AVX512 void scaled_avx512(const Sum* sums, const ColumnScales& of, int64_t count,
+                                      bool add, float* total) {
+  scaled(sums, of, count, add, total);
+}
+template <class T>
+TANREN_INT8_AVX512 void finished_avx512(const float* total, float scale, const float* bias,
+                                        int64_t count, T* out) {
+  finished(total, scale, bias, count, out);
+}
+template <class T>
+TANREN_INT8_AVX512 void finished_sums_avx512(const int32_t* sums, const int32_t* zeros,
+                                             const float* scales, float scale, const float* bias,
+                                             int64_t count, T* out) {
+  finished_sums(sums, zeros, scales, scale, bias, count, out);
+}
+template <class T>
+TANREN_INT8_AVX512 void expanded_avx512(const int8_t* values, float scale, int64_t count, T* out) {
+  expanded(values, scale, count, out);
+}
+#endif
 
 const uint16_t* bits_of(const c10::BFloat16* x) { return reinterpret_cast<const uint16_t*>(x); }
 uint16_t* bits_of(c10::BFloat16* x) { return reinterpret_cast<uint16_t*>(x); }
@@ -158,6 +220,15 @@ void finish_row(const float* total, float scale, const float* bias, int64_t coun
 void finish_row(const float* total, float scale, const float* bias, int64_t count,
                 c10::BFloat16* out) {
   TANREN_INT8_BEST(finished, total, scale, bias, count, bits_of(out));
+}
+
+void finish_sums(const int32_t* sums, const int32_t* zeros, const float* scales, float scale,
+                 const float* bias, int64_t count, float* out) {
+  TANREN_INT8_BEST(finished_sums, sums, zeros, scales, scale, bias, count, out);
+}
+void finish_sums(const int32_t* sums, const int32_t* zeros, const float* scales, float scale,
+                 const float* bias, int64_t count, c10::BFloat16* out) {
+  TANREN_INT8_BEST(finished_sums, sums, zeros, scales, scale, bias, count, bits_of(out));
 }
 
 void expand_row(const int8_t* values, float scale, int64_t count, float* out) {

@@ -39,6 +39,14 @@ void finish_row(const float* total, float scale, const float* bias, int64_t coun
 void finish_row(const float* total, float scale, const float* bias, int64_t count,
                 c10::BFloat16* out);
 
+// Both in one pass, for sums that nothing is added to: out[i] = float(sums[i] - zeros[i]) *
+// scales[i] * scale + bias[i], rounded once more for bf16; bias may be null. `zeros`: the zero point
+// times the sums of the weight's columns.
+void finish_sums(const int32_t* sums, const int32_t* zeros, const float* scales, float scale,
+                 const float* bias, int64_t count, float* out);
+void finish_sums(const int32_t* sums, const int32_t* zeros, const float* scales, float scale,
+                 const float* bias, int64_t count, c10::BFloat16* out);
+
 // out[i] = values[i] * scale, rounded once more for bf16.
 void expand_row(const int8_t* values, float scale, int64_t count, float* out);
 void expand_row(const int8_t* values, float scale, int64_t count, c10::BFloat16* out);

@@ -15,14 +15,15 @@ void plan_determinism(const Request& request, Plan& plan) {
        request.source("run.deterministic"),
        !cuda ? "on one kind of CPU and with this thread count a run repeats bitwise anyway"
        : config.run.deterministic ? "only kernels that repeat bitwise"
-                                  : "some CUDA kernels add in no fixed order"});
+                                  : "some CUDA kernels add in no fixed order: runs and resumes "
+                                    "differ in the last bits"});
   plan.lines.push_back(
       {"cudnn_benchmark", plan.precision.cudnn_benchmark ? "true" : "false",
        conflict || (wanted && !cuda) ? Source::planned
                                      : request.source("precision.cudnn_benchmark"),
        conflict
            ? "asked for, but run.deterministic wins: timed algorithms can differ after a resume"
-       : !wanted ? "resume stays bitwise"
+       : !wanted ? "the same algorithms in each run"
        : cuda    ? "algorithms are timed: faster, but a resumed run may differ in the last bits"
                  : "there is no cuDNN on the CPU"});
 }

@@ -181,8 +181,8 @@ void plan_precision(const Request& request, Plan& plan) {
   plan.lines.push_back({"matmul", name(precision.matmul), request.source("precision.matmul"),
                         !cuda ? "fp32 products; matters on CUDA only"
                         : precision.matmul == Matmul::highest
-                            ? "fp32 products in full fp32"
-                            : "fp32 products may use TF32 (10-bit mantissa)"});
+                            ? "fp32 products and convolutions in full fp32"
+                            : "fp32 products and convolutions may use TF32 (10-bit mantissa)"});
 }
 
 }  // namespace tanren

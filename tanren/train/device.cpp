@@ -10,6 +10,8 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/AllocatorConfig.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -50,12 +52,16 @@ Accelerators of_driver(int64_t count) {
   return found;  // the driver stays loaded: torch is about to use it
 }
 
-// Where the plugin has none, torch's operators do the same more slowly.
+// Where the plugin has none, torch's operators do the same more slowly. torch warns of a second
+// registration, so there is one for all probes.
 void register_cuda_kernels() {
-  const CudaPlugin& plugin = cuda_plugin();
-  if (plugin.handle == nullptr) return;
-  void* const found = ::dlsym(plugin.handle, "tanren_cuda_kernels_1");
-  if (found != nullptr) reinterpret_cast<void (*)()>(found)();
+  [[maybe_unused]] static const bool done = [] {
+    const CudaPlugin& plugin = cuda_plugin();
+    if (plugin.handle == nullptr) return false;
+    void* const found = ::dlsym(plugin.handle, "tanren_cuda_kernels_1");
+    if (found != nullptr) reinterpret_cast<void (*)()>(found)();
+    return found != nullptr;
+  }();
 }
 
 }  // namespace
@@ -68,7 +74,13 @@ Accelerators probe_cuda() {
     return {};
   }
   const auto& hooks = at::detail::getCUDAHooks();
-  if (!at::Context::hasCUDA()) return {};
+  if (!at::Context::hasCUDA()) {
+    log("[device] CUDA cannot be used any more: the program asked torch for it before tanren "
+        "loaded "
+        "libtorch_cuda.so (torch::manual_seed and torch::cuda do); call tanren::probe_cuda() "
+        "first");
+    return {};
+  }
   register_cuda_kernels();
   Accelerators found = of_driver(static_cast<unsigned char>(hooks.deviceCount()));
   // The capability itself needs CUDA headers; bf16 convolutions of cuDNN tell what planning needs.
@@ -76,13 +88,20 @@ Accelerators probe_cuda() {
   return found;
 }
 
-// Read by the CUDA allocator when the device is first used.
+// The allocator takes its share from its settings when the first tensor is made on a device.
+// Afterwards only CUDA's headers reach it: the plugin's function sets it on all devices.
 void limit_cuda(double share) {
-  const char* before = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
-  const std::string settings = fmt::format(
-      "{}per_process_memory_fraction:{}",
-      before != nullptr && *before != 0 ? before + std::string(",") : "", fixed_text(share, 6));
-  ::setenv("PYTORCH_CUDA_ALLOC_CONF", settings.c_str(), /*overwrite=*/1);
+  c10::CachingAllocator::setAllocatorSettings("per_process_memory_fraction:" +
+                                              fixed_text(share, 6));
+  auto* allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(c10::kCUDA));
+  if (allocator == nullptr || !allocator->initialized()) return;
+  const CudaPlugin& plugin = cuda_plugin();
+  void* const found =
+      plugin.handle == nullptr ? nullptr : ::dlsym(plugin.handle, "tanren_cuda_limit_1");
+  if (found != nullptr) return reinterpret_cast<void (*)(double)>(found)(share);
+  log("[device] the CUDA allocator is in use already: memory.limit is planned for but not enforced "
+      "(without " +
+      std::string(kCudaPlugin) + ")");
 }
 
 void probe_accelerators(Machine& machine, const std::string& asked_device,
@@ -124,9 +143,13 @@ at::Device apply_device_plan(const Plan& plan) {
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
     context.setDeterministicAlgorithms(true, /*warn_only=*/false);
     context.setDeterministicCuDNN(true);
+    // torch would fill each new tensor with NaN, for programs that read what they did not write.
+    context.setDeterministicFillUninitializedMemory(false);
   }
   context.setBenchmarkCuDNN(plan.precision.cudnn_benchmark);
   context.setFloat32MatmulPrecision(name(plan.precision.matmul));
+  // cuDNN has a switch of its own, which torch leaves on.
+  context.setAllowTF32CuDNN(plan.precision.matmul != Matmul::highest);
   if (device.is_cpu()) enable_half_convolution();
   return device;
 }

@@ -64,7 +64,10 @@ TEST_P(DeviceKind, trains_as_the_cpu_with_every_optimizer_in_fp64) {
 }
 
 TEST_P(DeviceKind, has_the_cpus_gradients_in_fp32_and_16_bits) {
-  for (const auto& [mode, bound] : {std::pair{"fp32", 1e-6}, {"bf16", 2e-2}, {"fp16", 2e-2}}) {
+  // On an H200, cuDNN's LSTM is 2e-6 away in fp32 and its convolutions are 2.6e-2 in bf16.
+  const bool cuda = test_device().starts_with("cuda");
+  for (const auto& [mode, bound] :
+       {std::pair{"fp32", cuda ? 4e-6 : 1e-6}, {"bf16", cuda ? 4e-2 : 2e-2}, {"fp16", 2e-2}}) {
     auto config = block_config(GetParam(), mode);
     config.model.memory_format = "contiguous";  // the CPU alone would choose channels_last
     TinyRun device(config), cpu(on_cpu(config));

@@ -34,7 +34,6 @@ RunConfig wide_config(const std::string& kind, const std::string& mode) {
   auto config = tiny_config(kind);
   config.precision.mode = mode;
   config.batch.global_batch = "16";
-  config.run.deterministic = true;
   if (kind == "mlp") {
     config.model.hidden = {2048, 2048};
     config.data.train.fields = {"inputs: float[2048] in [-1, 1]", "labels: int[] in [0, 4]"};

@@ -4,6 +4,7 @@
 
 #include "tanren/base/philox.h"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tanren::cuda {
