@@ -16,6 +16,9 @@ except ImportError as error:
     pip = f"{sys.executable} -m pip install 'ray[tune]==2.60.0' optuna==5.0.0"
     sys.exit(print(f"[sweep] {error}; run: {pip}", file=sys.stderr) or 2)
 
+def say(what, code):
+    return print("[sweep] " + what, file=sys.stderr, flush=True) or code
+
 def setting(file, values, key, default):
     with open(file, "rb") as text:
         table, name = key.split(".")
@@ -129,8 +132,7 @@ class Recorder(tune.Callback):
                 raise OSError("the disk is full")
             os.fdatasync(self.file)
         except OSError as error:  # Ray might go on with trials that the journal lacks
-            print(f"[sweep] cannot write {self.folder}/journal.jsonl: {error}", file=sys.stderr, flush=True)
-            os._exit(1)
+            os._exit(say(f"cannot write {self.folder}/journal.jsonl: {error}", 1))
     def start(self, trial, **fork):
         own, config, self.num_trials = self.num_trials, texts_of(trial.config), self.num_trials + 1
         values = {one["key"]: config[one["key"]] for one in self.head["space"] if one["key"] in config}
@@ -184,8 +186,8 @@ def suggest(space, trial):
                       ask(key, kind(one["low"]), kind(one["high"]), log=one["scale"] == "log"))
 
 def within(one, number):
-    number = min(max(number, one["low"]), one["high"])
-    return math.floor(number + 0.5) if one.get("whole") else number
+    number = float(min(max(number, one["low"]), one["high"]))
+    return math.floor(number + 0.5) if one.get("whole") else number  # Ray rounds what is an int
 
 def draw(one):
     to, back = (math.log, math.exp) if one["scale"] == "log" else (float, float)
@@ -193,7 +195,8 @@ def draw(one):
     return within(one, back(random.uniform(to(one["low"] - more), to(one["high"] + more))))
 
 def explore(space, config):
-    return config | {one["key"]: within(one, config[one["key"]]) for one in space if "low" in one} | {"tanren.is_fork": True}
+    ranges = {one["key"]: within(one, config[one["key"]]) for one in space if "low" in one}
+    return config | ranges | {"tanren.is_fork": True}
 
 def search(file, folder, sets, tanren):
     with open(folder + "/journal.jsonl") as journal:
@@ -240,13 +243,13 @@ def main():
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     asked, tanren = parser.parse_args(), shutil.which(os.environ.get("TANREN", "tanren"))
     if tanren is None:
-        return print("[sweep] there is no tanren in PATH; add its folder, or set TANREN to it", file=sys.stderr) or 2
-    sets, values = [word for each in asked.set for word in ("--set", each)], dict(each.split("=", 1) for each in asked.set)
+        return say("there is no tanren in PATH; add its folder, or set TANREN to it", 2)
+    sets = [word for each in asked.set for word in ("--set", each)]
     if code := subprocess.run([tanren, "plan", asked.FILE, "--quiet", *sets], check=False).returncode:
         return code
+    values = dict(each.split("=", 1) for each in asked.set)
     if setting(asked.FILE, values, "sweep.devices", "[]") != "[]":
-        print("[sweep] Ray gives out devices, one to a trial; drop sweep.devices (--set sweep.devices=[])", file=sys.stderr)
-        return 2
+        return say("Ray gives out devices, one to a trial; drop sweep.devices (--set sweep.devices=[])", 2)
     name = setting(asked.FILE, values, "run.name", "") or os.path.splitext(os.path.basename(asked.FILE))[0]
     folder = os.path.abspath(asked.out or "sweeps/" + name)
     begin = [tanren, "sweep", asked.FILE, "--quiet", "--out", folder, *sets, "--set", "sweep.scheduler=external"]
@@ -254,8 +257,8 @@ def main():
         return code
     with open(folder + "/journal.jsonl") as journal:
         if len(journal.readlines()) > 1:
-            what = f"{folder} has begun, and Ray does not go on; tanren sweep {folder} reports it, --out begins another"
-            return print(f"[sweep] {what}", file=sys.stderr) or 2
+            return say(f"{folder} has begun, and a sweep on Ray does not go on; tanren sweep {folder} reports it, "
+                       "another --out begins again", 2)
     child = os.fork()  # a driver whose cluster goes away aborts
     if child == 0:
         code = 1  # of an interrupt, too
@@ -263,16 +266,14 @@ def main():
         try:
             code = search(os.path.abspath(asked.FILE), folder, values, tanren) or 0
         except Exception as error:
-            code = print(f"[sweep] {error}", file=sys.stderr) or 1
+            code = say(str(error), 1)
         finally:
             os._exit(code)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ray saves and ends
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code == 0:
         return subprocess.run([tanren, "sweep", folder], check=False).returncode
-    print(f"[sweep] Ray did not finish it ({code}); tanren sweep {folder} reports what there is, and the same command "
-          "with another --out begins again", file=sys.stderr)
-    return 1
+    return say(f"Ray did not finish it ({code}); tanren sweep {folder} reports it, another --out begins again", 1)
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # nodes need not have this file
 if __name__ == "__main__":

@@ -120,7 +120,8 @@ TEST_F(Find, refuses_what_it_cannot_find_or_would_change) {
 // Of one rate in each decade, the one that is best after ten epochs. A finder looks at two of them.
 TEST_F(Find, on_the_digits_comes_near_the_best_of_all_decades) {
   const std::string config = std::string(TANREN_SOURCE_DIR) + "/examples/sweep/digits.toml";
-  const std::string sets = " --quiet --set run.threads=1 --set run.steps=450";
+  const std::string sets =
+      " --quiet --set run.threads=1 --set run.steps=450 --set schedule.kind=constant";
   double best = 0, lowest = std::numeric_limits<double>::infinity();
   for (const double rate : {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1}) {
     const std::string out = "digits" + std::to_string(std::lround(-std::log10(rate)));
