@@ -86,6 +86,7 @@ std::string scheduler_text(const StudyOptions& options) {
   if (options.scheduler == "pbt") {
     return fmt::format("pbt: exchanges every {} steps", options.interval);
   }
+  if (options.scheduler == "external") return "another program decides which go on";
   return "each runs to its end";
 }
 

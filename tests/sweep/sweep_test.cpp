@@ -281,6 +281,36 @@ TEST_F(Sweep, that_was_killed_goes_on_as_the_undisturbed_one) {
   }
 }
 
+// As a kill leaves it that comes between a trial's checkpoint at its rung and the evaluation there.
+TEST_F(Sweep, makes_up_the_evaluation_at_a_rung_without_another_update) {
+  write("asha",
+        "trials = 2\nsampler = \"grid\"\nscheduler = \"asha\"\nfirst_rung = 4\nreduction = 2\n"
+        "keep = 2",
+        dimension("optimizer.learning_rate", "values = [1e-9, 0.1]"));
+  const std::string command =
+      "sweep asha.toml --quiet --set run.steps=8 --set evaluate.every=4 --set checkpoint.every=4";
+  ASSERT_EQ(tanren(command + " --out whole").code, 0);
+  fs::copy(at("whole"), at("s"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  const auto keep_lines = [&](const std::string& file, const auto& is_kept) {
+    std::istringstream lines(read_file(at("s" + file)));
+    std::string kept;
+    for (std::string line; std::getline(lines, line);) kept += is_kept(line) ? line + "\n" : "";
+    std::ofstream(at("s" + file)) << kept;
+  };
+  int number = 0;  // the journal's head, and the start of trial 0
+  keep_lines("/journal.jsonl", [&](const std::string&) { return ++number <= 2; });
+  keep_lines(trial(0) + "/log.jsonl", [](const std::string& line) {
+    return line.find("\"evaluation\"") == std::string::npos;
+  });
+  fs::remove_all(at("s" + trial(1)));
+  ASSERT_EQ(tanren(command + " --out s").code, 0);
+  EXPECT_EQ(trials("s")[0]["step"], 4);
+  for (const int64_t id : {0, 1}) {
+    EXPECT_EQ(plain_log("s" + trial(id)), plain_log("whole" + trial(id))) << id;
+  }
+  EXPECT_EQ(read_file(at("s/leaderboard.json")), read_file(at("whole/leaderboard.json")));
+}
+
 TEST_F(Sweep, saves_its_trials_at_an_interrupt_and_is_alone_in_its_folder) {
   write("grid", "sampler = \"grid\"\nconcurrent = 2", dimension("optimizer.learning_rate", kAdam));
   const std::vector<std::string> words = {
