@@ -31,6 +31,8 @@ def trainable(file, tanren=None, worst=None):
     def command(values, verb, *more, of=file):
         sets = {"run.threads": setting(file, values, "run.threads", 0) or 1,
                 "checkpoint.every": setting(file, values, "evaluate.every", 0)} | texts_of(values)
+        if of != file:  # the checkpoint is all that a fork begins with
+            sets = {key: value for key, value in sets.items() if ".init_" not in key}
         return [tanren, verb, of, *more, *(word for each in sets.items() for word in ("--set", "%s=%s" % each))]
     def resources(values):
         planned = subprocess.run(command(values, "plan", "--json"), capture_output=True, check=False)
