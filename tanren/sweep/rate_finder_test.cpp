@@ -139,7 +139,8 @@ TEST(RateReport, has_lines_of_toml_of_which_one_is_no_comment) {
   TANREN_EXPECT_CONTAINS(drawing, ">valley ");
   TANREN_EXPECT_CONTAINS(drawing, ">steepest ");
   report.table = "objectives.own.optimizer";
-  TANREN_EXPECT_CONTAINS(rate_report_text(report), "\n[objectives.own.optimizer]\nlearning_rate = ");
+  TANREN_EXPECT_CONTAINS(rate_report_text(report),
+                         "\n[objectives.own.optimizer]\nlearning_rate = ");
   TANREN_EXPECT_CONTAINS(rate_report_html(report),
                          "<pre>[objectives.own.optimizer]\nlearning_rate = ");
 }

@@ -192,8 +192,7 @@ TEST(SweepPage, shows_what_other_seeds_say_of_the_best) {
     if (found != values.end()) {
       study.confirm({.run = run, .step = 8, .value = found->second});
     } else {
-      study.confirm(
-          {.run = run, .step = 3, .outcome = TrialOutcome::crashed, .reason = "<img>"});
+      study.confirm({.run = run, .step = 3, .outcome = TrialOutcome::crashed, .reason = "<img>"});
     }
   }
   const std::string page = sweep_page(study, {});
@@ -239,7 +238,8 @@ TEST(SweepPage, has_an_axis_for_every_value) {
 }
 
 TEST(SweepPage, of_another_program_does_not_say_what_its_scheduler_does) {
-  Study study(mixed_space(), {.sampler = "random", .scheduler = "external", .trials = 2, .steps = 8});
+  Study study(mixed_space(),
+              {.sampler = "random", .scheduler = "external", .trials = 2, .steps = 8});
   const std::string page = sweep_page(study, {});
   TANREN_EXPECT_CONTAINS(page, "another program decides which go on");
   EXPECT_FALSE(testing::contains(page, "each runs to its end"));

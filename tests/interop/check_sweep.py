@@ -218,7 +218,7 @@ exec {BINARY} "$@"
     odd.chmod(0o755)
     text = (FOLDER / "grid.toml").read_text().split("[sweep]")[0]
     file = FOLDER / "failures.toml"
-    file.write_text(text + SPACE.format('sampler = "grid"\ntimeout = 2', "low = 1e-3\nhigh = 0.1\npoints = 3\nscale = \"log\""))
+    file.write_text(text + SPACE.format('sampler = "grid"\ntimeout = 5', "low = 1e-3\nhigh = 0.1\npoints = 3\nscale = \"log\""))
     process, log = start_on_ray(port, file, "failures", SHORT, odd)
     expect(process.wait(timeout=300) == 0, f"tanren_ray with failures: {said(log)[-4000:]}")
     ends = {trial["state"]: trial.get("reason") for trial in leaderboard("failures")}
