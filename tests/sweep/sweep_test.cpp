@@ -305,6 +305,8 @@ TEST_F(Sweep, makes_up_the_evaluation_at_a_rung_without_another_update) {
   fs::remove_all(at("s" + trial(1)));
   ASSERT_EQ(tanren(command + " --out s").code, 0);
   EXPECT_EQ(trials("s")[0]["step"], 4);
+  const std::string saved = read_file(at("s" + trial(0) + "/checkpoints/step-4/config.toml"));
+  EXPECT_EQ(saved.find("stop_after"), std::string::npos);  // it is of a start
   for (const int64_t id : {0, 1}) {
     EXPECT_EQ(plain_log("s" + trial(id)), plain_log("whole" + trial(id))) << id;
   }
