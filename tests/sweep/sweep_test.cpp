@@ -290,19 +290,18 @@ TEST_F(Sweep, makes_up_the_evaluation_at_a_rung_without_another_update) {
   const std::string command =
       "sweep asha.toml --quiet --set run.steps=8 --set evaluate.every=4 --set checkpoint.every=4";
   ASSERT_EQ(tanren(command + " --out whole").code, 0);
-  fs::copy(at("whole"), at("s"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-  const auto keep_lines = [&](const std::string& file, const auto& is_kept) {
-    std::istringstream lines(read_file(at("s" + file)));
-    std::string kept;
-    for (std::string line; std::getline(lines, line);) kept += is_kept(line) ? line + "\n" : "";
-    std::ofstream(at("s" + file)) << kept;
-  };
-  int number = 0;  // the journal's head, and the start of trial 0
-  keep_lines("/journal.jsonl", [&](const std::string&) { return ++number <= 2; });
-  keep_lines(trial(0) + "/log.jsonl", [](const std::string& line) {
-    return line.find("\"evaluation\"") == std::string::npos;
-  });
-  fs::remove_all(at("s" + trial(1)));
+  fs::create_directories(at("s/trials"));
+  fs::copy(at("whole/sweep.json"), at("s/sweep.json"));
+  std::istringstream journal(read_file(at("whole/journal.jsonl")));
+  std::string head, start;
+  std::getline(journal, head);
+  std::getline(journal, start);
+  std::ofstream(at("s/journal.jsonl")) << head << "\n" << start << "\n";
+  const std::string unjudged = " --set evaluate.every=8 --set sweep.scheduler=none";
+  const auto begun = tanren("run asha.toml --quiet --out s" + trial(0) + unjudged +
+                            " --set run.steps=8 --set checkpoint.every=4 --set run.stop_after=4"
+                            " --set optimizer.learning_rate=1e-9");
+  ASSERT_EQ(begun.code, 0) << begun.output;
   ASSERT_EQ(tanren(command + " --out s").code, 0);
   EXPECT_EQ(trials("s")[0]["step"], 4);
   const std::string saved = read_file(at("s" + trial(0) + "/checkpoints/step-4/config.toml"));
