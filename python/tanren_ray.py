@@ -16,6 +16,9 @@ except ImportError as error:
     pip = f"{sys.executable} -m pip install 'ray[tune]==2.60.0' optuna==5.0.0"
     sys.exit(print(f"[sweep] {error}; run: {pip}", file=sys.stderr) or 2)
 
+def say(what, code):
+    return print("[sweep] " + what, file=sys.stderr, flush=True) or code
+
 def setting(file, values, key, default):
     with open(file, "rb") as text:
         table, name = key.split(".")
@@ -25,10 +28,12 @@ def trainable(file, tanren=None, worst=None):
     """For tune.Tuner: runs of `file`, with what a trial's config has for its keys. Each evaluation is reported with
     its step and checkpoint. A run that fails raises, or with `worst` reports that, an outcome and a reason."""
     file, tanren = os.path.abspath(file), tanren or shutil.which(os.environ.get("TANREN", "tanren"))
-    def command(values, verb, *more):
+    def command(values, verb, *more, of=file):
         sets = {"run.threads": setting(file, values, "run.threads", 0) or 1,
                 "checkpoint.every": setting(file, values, "evaluate.every", 0)} | texts_of(values)
-        return [tanren, verb, file, *more, *(word for each in sets.items() for word in ("--set", "%s=%s" % each))]
+        if of != file:  # the checkpoint is all that a fork begins with
+            sets = {key: value for key, value in sets.items() if ".init_" not in key}
+        return [tanren, verb, of, *more, *(word for each in sets.items() for word in ("--set", "%s=%s" % each))]
     def resources(values):
         planned = subprocess.run(command(values, "plan", "--json"), capture_output=True, check=False)
         plan = json.loads(planned.stdout or "{}")  # else the run says why
@@ -36,51 +41,62 @@ def trainable(file, tanren=None, worst=None):
         more = {"memory": plan.get("memory", {}).get("peak_bytes", 1)} if on_cpu else {"GPU": 1}
         return tune.PlacementGroupFactory([{"CPU": setting(file, values, "run.threads", 0) or 1} | more])
     def tanren_run(values):
-        train(command(values, "run", "--quiet"), worst)
+        timeout = setting(file, values, "sweep.timeout", 600)
+        train(functools.partial(command, values, "run", "--quiet"), worst, timeout)
     return tune.with_resources(tanren_run, resources)
 
 def texts_of(values):
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()
             if not key.startswith("tanren.")}
 
-def train(command, worst):
+def train(command, worst, timeout):
     folder, prctl = tempfile.mkdtemp(prefix="run-", dir=os.getcwd()), ctypes.CDLL(None).prctl
     last, cause = {"step": 0, "folder": os.path.basename(folder)}, None
+    def fail(outcome, reason):
+        if worst is None:
+            raise RuntimeError(f"{outcome}: {reason}")
+        tune.report(last | worst | {"outcome": outcome, "reason": reason, "done": True})
     with contextlib.ExitStack() as at_end:
-        if checkpoint := tune.get_checkpoint():
-            command += ["--set", f"run.fork_from={at_end.enter_context(checkpoint.as_directory())}"]
+        saved = tune.get_checkpoint()  # of this trial, or of the one that it forks
+        words = command("--fork", of=at_end.enter_context(saved.as_directory())) if saved else command()
         output = at_end.enter_context(open(folder + "/output.txt", "w+", errors="replace"))
-        child = subprocess.Popen([*command, "--out", folder], stdout=output, stderr=output,
+        child = subprocess.Popen([*words, "--out", folder], stdout=output, stderr=output,
                                  preexec_fn=lambda: prctl(1, signal.SIGKILL))  # PR_SET_PDEATHSIG: with this thread
         at_end.callback(child.wait)
         at_end.callback(child.kill)
-        for step, metrics, is_last in evaluations(child, folder + "/log.jsonl"):
+        for step, metrics, is_last in evaluations(child, folder + "/log.jsonl", timeout):
             child.send_signal(signal.SIGSTOP)  # goes on once Ray has decided
             saved = f"{folder}/checkpoints/step-{step}"
             last |= metrics | {"step": step, "is_whole": is_last and child.poll() == 0}
+            if lacking := (worst or {}).keys() - metrics.keys():
+                return fail("failed", f"no evaluation in its log has {lacking.pop()}")
             is_saved = os.path.exists(saved + "/COMPLETE")
             tune.report(last, checkpoint=tune.Checkpoint.from_directory(saved) if is_saved else None)
             child.send_signal(signal.SIGCONT)
         code, said = child.wait(), (output.seek(0), ["", *output.read().splitlines()])[1]
         if code == 0:
             return
+        if child.hung:
+            return fail("hung", f"no log line and no processor time for {timeout} s")
         if code in (130, -signal.SIGTERM, -signal.SIGINT):
             raise RuntimeError("a signal stopped the run")  # Ray begins again from the checkpoint
         with contextlib.suppress(FileNotFoundError), open(folder + "/summary.json") as file:
             cause = json.load(file).get("cause")
     outcome = "crashed" if code < 0 else {"non_finite": "diverged", "memory": "out_of_memory"}.get(cause, "failed")
-    reason = signal.Signals(-code).name if code < 0 else said[-1]
-    if worst is None:
-        raise RuntimeError(f"{outcome}: {reason}")
-    tune.report(last | worst | {"outcome": outcome, "reason": reason, "done": True})
+    fail(outcome, signal.Signals(-code).name if code < 0 else said[-1])
 
-def evaluations(child, path):
-    """Step and metrics of each evaluation and whether it is the last, once the run has gone on or has ended."""
-    log, rest, held = None, "", None
+def evaluations(child, path, timeout):
+    """Step and metrics of each evaluation and whether it is the last, once the run has gone on or has ended. A run
+    that has neither written to its log nor used the processor for `timeout` seconds, if not 0, is ended."""
+    log, rest, held, used, since, child.hung = None, "", None, None, time.monotonic(), None
     while True:
-        is_over = child.poll() is not None
+        is_over, before = child.poll() is not None, used
+        if not is_over:
+            with open(f"/proc/{child.pid}/stat") as stat:
+                used = stat.read().rsplit(")", 1)[1].split()[11:13]
         log = log or (open(path) if os.path.exists(path) else None)
-        *lines, rest = (rest + (log.read() if log else "")).split("\n")
+        said = log.read() if log else ""
+        *lines, rest = (rest + said).split("\n")
         for line in lines:
             if held:
                 yield (*held, False)
@@ -89,6 +105,13 @@ def evaluations(child, path):
             held = found and (entry["step"], {key: value for key, value in found if isinstance(value, (int, float))})
         if is_over:
             return (yield (*held, True)) if held else None
+        now = time.monotonic()
+        since = now if said or used != before else since
+        if child.hung and now - child.hung > min(timeout, 10):
+            child.kill()
+        elif not child.hung and 0 < timeout <= now - since:
+            child.hung = now
+            child.terminate()
         time.sleep(0.02)
 
 class Recorder(tune.Callback):
@@ -111,8 +134,7 @@ class Recorder(tune.Callback):
                 raise OSError("the disk is full")
             os.fdatasync(self.file)
         except OSError as error:  # Ray might go on with trials that the journal lacks
-            print(f"[sweep] cannot write {self.folder}/journal.jsonl: {error}", file=sys.stderr, flush=True)
-            os._exit(1)
+            os._exit(say(f"cannot write {self.folder}/journal.jsonl: {error}", 1))
     def start(self, trial, **fork):
         own, config, self.num_trials = self.num_trials, texts_of(trial.config), self.num_trials + 1
         values = {one["key"]: config[one["key"]] for one in self.head["space"] if one["key"] in config}
@@ -165,14 +187,18 @@ def suggest(space, trial):
         point[key] = (trial.suggest_categorical(key, choices) if choices else
                       ask(key, kind(one["low"]), kind(one["high"]), log=one["scale"] == "log"))
 
-def range_of(one):
-    kind, name = (int, "randint") if one.get("whole") else (float, "uniform")
-    return getattr(tune, "log" * (one["scale"] == "log") + name)(kind(one["low"]), kind(one["high"]) + (kind is int))
+def within(one, number):
+    number = float(min(max(number, one["low"]), one["high"]))
+    return math.floor(number + 0.5) if one.get("whole") else number  # Ray rounds what is an int
+
+def draw(one):
+    to, back = (math.log, math.exp) if one["scale"] == "log" else (float, float)
+    more = 0.5 if one.get("whole") else 0  # both ends as likely as the others
+    return within(one, back(random.uniform(to(one["low"] - more), to(one["high"] + more))))
 
 def explore(space, config):
-    for key, one in ((one["key"], one) for one in space if "low" in one):
-        config[key] = type(config[key])(min(max(config[key], one["low"]), one["high"]))
-    return config | {"tanren.is_fork": True}
+    ranges = {one["key"]: within(one, config[one["key"]]) for one in space if "low" in one}
+    return config | ranges | {"tanren.is_fork": True}
 
 def search(file, folder, sets, tanren):
     with open(folder + "/journal.jsonl") as journal:
@@ -189,7 +215,7 @@ def search(file, folder, sets, tanren):
     if kind == "pbt":
         if any("when" in one for one in space):
             raise RuntimeError("a population on Ray cannot have dimensions with when; take them out")
-        mutations = {one["key"]: one.get("values") or range_of(one) for one in space}  # draw the first values, too
+        mutations = {one["key"]: one.get("values") or functools.partial(draw, one) for one in space}  # and first values
         how["scheduler"] = PopulationBasedTraining(
             time_attr="step", perturbation_interval=interval, synch=True, log_config=False,
             hyperparam_mutations=mutations, custom_explore_fn=functools.partial(explore, space))
@@ -219,11 +245,13 @@ def main():
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     asked, tanren = parser.parse_args(), shutil.which(os.environ.get("TANREN", "tanren"))
     if tanren is None:
-        return print("[sweep] there is no tanren in PATH; add its folder, or set TANREN to it", file=sys.stderr) or 2
+        return say("there is no tanren in PATH; add its folder, or set TANREN to it", 2)
     sets = [word for each in asked.set for word in ("--set", each)]
     if code := subprocess.run([tanren, "plan", asked.FILE, "--quiet", *sets], check=False).returncode:
         return code
     values = dict(each.split("=", 1) for each in asked.set)
+    if setting(asked.FILE, values, "sweep.devices", "[]") != "[]":
+        return say("Ray gives out devices, one to a trial; drop sweep.devices (--set sweep.devices=[])", 2)
     name = setting(asked.FILE, values, "run.name", "") or os.path.splitext(os.path.basename(asked.FILE))[0]
     folder = os.path.abspath(asked.out or "sweeps/" + name)
     begin = [tanren, "sweep", asked.FILE, "--quiet", "--out", folder, *sets, "--set", "sweep.scheduler=external"]
@@ -231,8 +259,8 @@ def main():
         return code
     with open(folder + "/journal.jsonl") as journal:
         if len(journal.readlines()) > 1:
-            what = f"{folder} has begun; tanren sweep {folder} reports it, and --out begins another"
-            return print(f"[sweep] {what}", file=sys.stderr) or 2
+            return say(f"{folder} has begun, and a sweep on Ray does not go on; tanren sweep {folder} reports it, "
+                       "another --out begins again", 2)
     child = os.fork()  # a driver whose cluster goes away aborts
     if child == 0:
         code = 1  # of an interrupt, too
@@ -240,15 +268,14 @@ def main():
         try:
             code = search(os.path.abspath(asked.FILE), folder, values, tanren) or 0
         except Exception as error:
-            code = print(f"[sweep] {error}", file=sys.stderr) or 1
+            code = say(str(error), 1)
         finally:
             os._exit(code)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ray saves and ends
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code == 0:
         return subprocess.run([tanren, "sweep", folder], check=False).returncode
-    print(f"[sweep] Ray did not finish it ({code}); tanren sweep {folder} reports what there is", file=sys.stderr)
-    return 1
+    return say(f"Ray did not finish it ({code}); tanren sweep {folder} reports it, another --out begins again", 1)
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # nodes need not have this file
 if __name__ == "__main__":

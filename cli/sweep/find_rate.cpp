@@ -104,6 +104,12 @@ void check_one_objective(const Rehearsal& run) {
       objectives));
 }
 
+// An objective's own learning rate stands before the run's.
+std::string table_of_rate(const RunConfig& config, const std::string& objective) {
+  const std::string own = "objectives." + objective + ".optimizer";
+  return config.asked.count(own + ".learning_rate") > 0 ? own : "optimizer";
+}
+
 void make_find_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -135,6 +141,7 @@ int find_rate(const Arguments& arguments, const Registry& registry) {
   make_find_folder(folder);
   RateReport report;
   report.name = run.config().run.name;
+  report.table = table_of_rate(start.config, run.plan().objectives.front().name);
   report.subject =
       fmt::format("{}, {}, {} samples an update", run.config().model.kind,
                   run.plan().objectives.front().optimizer.kind, run.plan().batch.global_batch);

@@ -60,19 +60,30 @@ std::string live_text(const Study& study, const std::vector<LiveRun>& runs, int6
   return text;
 }
 
+// Terminals fold lines that are longer than a width they have been given since.
+std::string LiveTable::to_top() const {
+  if (widths_.empty()) return "\r";
+  const int64_t columns = std::max<int64_t>(1, columns_());
+  int64_t rows = 0;
+  for (const int64_t width : widths_) rows += std::max<int64_t>(1, (width + columns - 1) / columns);
+  return fmt::format("\r\x1b[{}A", rows);
+}
+
 void LiveTable::draw(const std::string& text, Clock::time_point now) {
-  std::string out = num_lines_ > 0 ? fmt::format("\r\x1b[{}A", num_lines_) : "\r";
-  num_lines_ = 0;
-  for (std::string_view rest = text; !rest.empty(); ++num_lines_) {
-    out.append(take_line(rest)) += "\x1b[K\n";
+  std::string out = to_top();
+  widths_.clear();
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = take_line(rest);
+    widths_.push_back(display_width(line));
+    out.append(line) += "\x1b[K\n";
   }
   out_ << out << "\x1b[J" << std::flush;  // the rest of a longer table before
   drawn_at_ = now;
 }
 
 void LiveTable::clear() {
-  if (num_lines_ > 0) out_ << fmt::format("\r\x1b[{}A\x1b[J", num_lines_) << std::flush;
-  num_lines_ = 0;
+  if (!widths_.empty()) out_ << to_top() << "\x1b[J" << std::flush;
+  widths_.clear();
 }
 
 }  // namespace tanren::cli

@@ -7,8 +7,10 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tanren::cli {
@@ -31,8 +33,10 @@ class LiveTable {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // The terminal; it must outlive the table, which is cleared when this object is destroyed.
-  explicit LiveTable(std::ostream& out) : out_(out) {}
+  // The terminal, which must outlive the table, and how wide it is now. The table is cleared when
+  // this object is destroyed.
+  LiveTable(std::ostream& out, std::function<int64_t()> columns)
+      : out_(out), columns_(std::move(columns)) {}
   ~LiveTable() { clear(); }
   LiveTable(const LiveTable&) = delete;
   LiveTable& operator=(const LiveTable&) = delete;
@@ -47,8 +51,12 @@ class LiveTable {
   void clear();
 
  private:
+  // Moves the cursor to the table's first row.
+  std::string to_top() const;
+
   std::ostream& out_;
-  int64_t num_lines_ = 0;  // above the cursor
+  std::function<int64_t()> columns_;
+  std::vector<int64_t> widths_;  // of the lines above the cursor
   Clock::time_point drawn_at_{};
 };
 

@@ -43,7 +43,8 @@ void remove_state(const fs::path& folder) {
 
 SweepReport::SweepReport(const SweepPlace& place, const Study& study, bool quiet)
     : place_(place), study_(study), quiet_(quiet), time_(read_time(place)) {
-  if (!quiet && stdout_is_terminal()) table_.emplace(std::cout);
+  if (quiet || !stdout_is_terminal()) return;
+  table_.emplace(std::cout, [] { return int64_t{terminal_size().ws_col}; });
 }
 
 void SweepReport::say(const std::string& line) {

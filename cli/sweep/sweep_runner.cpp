@@ -196,11 +196,11 @@ void SweepRunner::begin(const Work& work) {
   }
   const int64_t step = std::max<int64_t>({newest_step(folder), start.fork_step, 0});
   if (trial.alone) start.share.memory_limit.clear();
-  // A whole trial ends by itself. One that was killed behind its goal, without the evaluation
-  // there, makes it up before its next update.
+  // A whole trial ends by itself. One that was killed at its goal, without the evaluation there,
+  // makes that up and ends.
   const int64_t whole = study_.options().steps;
   if (trial.until > 0 && trial.until < whole) {
-    start.stop_after = std::max<int64_t>(1, trial.until - step);
+    start.stop_after = std::max<int64_t>(0, trial.until - step);
   }
   const int output = open_output(folder);
   const int64_t said_before = std::max<int64_t>(0, ::lseek(output, 0, SEEK_END));

@@ -52,7 +52,7 @@ RunConfig run_config_of(const SweepPlace& place, const TrialStart& start, const 
     config.memory.limit = start.share.memory_limit;
     config.asked.insert("memory.limit");
   }
-  if (start.stop_after > 0) config.run.stop_after = start.stop_after;
+  if (start.stop_after) config.run.stop_after = start.stop_after;
   if (start.fork_of) {
     const fs::path steps = place.trial(*start.fork_of) / "checkpoints";
     set_source(config, steps / ("step-" + to_text(start.fork_step)));

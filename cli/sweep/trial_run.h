@@ -36,7 +36,8 @@ struct TrialStart {
   int64_t fork_step = 0;
   std::optional<ConfirmingRun> confirms = {};  // then it has that seed and that folder
   TrialShare share;
-  int64_t stop_after = 0;  // updates of this start; 0: up to the end of the run
+  // Updates of this start; 0: only the evaluation that the run owes. Empty: up to its end.
+  std::optional<int64_t> stop_after = {};
 };
 
 // The config of the run in the trial's folder.

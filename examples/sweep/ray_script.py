@@ -24,7 +24,7 @@ space = {
     "model.hidden": tune.choice(["[32]", "[64, 64]"]),
     "model.dropout": tune.uniform(0, 0.3),
 }
-scheduler = ASHAScheduler(time_attr="step", max_t=options.steps, grace_period=45)
+scheduler = ASHAScheduler(time_attr="step", max_t=options.steps, grace_period=60)
 tuner = tune.Tuner(
     trainable(Path(__file__).parent / "digits.toml"),
     param_space=space,

@@ -9,7 +9,6 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/config/identity.h"
-#include "tanren/config/write_config.h"
 #include "tanren/data/text/token_cache.h"
 #include "tanren/forecast/first_step.h"
 #include "tanren/interop/model_description.h"
@@ -104,7 +103,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   LoopInputs inputs{.train = *prepared.datasets.train,
                     .eval = prepared.datasets.eval.get(),
                     .checkpoints = shared.input.folder / "checkpoints",
-                    .config_toml = to_toml(shared.config),
+                    .config_toml = recorded_toml(shared.config),
                     .plan_text = plan_text(plan),
                     .sinks = {},
                     .origin = to_json(shared.origin),

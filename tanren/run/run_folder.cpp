@@ -248,9 +248,7 @@ void RunFolder::begin() {
   } else {
     fs::remove(path_ / kSaved);
   }
-  RunConfig kept = config_;
-  kept.run.stop_after.reset();  // applies to that session only
-  write("config.toml", to_toml(kept));
+  write("config.toml", recorded_toml(config_));
 }
 
 void RunFolder::set_source(const fs::path& checkpoint) { take_source(config_, checkpoint); }
@@ -331,6 +329,11 @@ RunConfig config_of_folder(const fs::path& folder, const std::vector<std::string
                            const KnownKinds& known) {
   const fs::path file = config_file(folder);
   return with_asked(read_config(file, sets, known), read_file(file), sets);
+}
+
+std::string recorded_toml(RunConfig config) {
+  config.run.stop_after.reset();
+  return to_toml(config);
 }
 
 RunConfig recorded_config(const fs::path& folder) {

@@ -100,6 +100,8 @@ KnownKinds kinds_of(const RunConfig& config);
 RunConfig config_of_folder(const std::filesystem::path& folder,
                            const std::vector<std::string>& sets, const KnownKinds& known);
 
+// The config as run and step folders record it: without run.stop_after, which is of one start.
+std::string recorded_toml(RunConfig config);
 // The config that a run folder, or one of its step folders, was written with; not validated again.
 RunConfig recorded_config(const std::filesystem::path& folder);
 // The same of the text of a config.toml, which was read from `file`.

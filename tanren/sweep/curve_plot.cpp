@@ -38,11 +38,6 @@ std::string trial_path(const TrialCurve& curve, const PlotArea& area) {
                      curve.record->id);
 }
 
-std::string beyond_text(size_t beyond) {
-  if (beyond == 0) return "";
-  return fmt::format(" {} evaluations lie beyond the axis and are drawn at its end.", beyond);
-}
-
 }  // namespace
 
 std::string curve_plot(const Study& study, const std::vector<TrialCurve>& curves) {
@@ -86,8 +81,8 @@ std::string curve_plot(const Study& study, const std::vector<TrialCurve>& curves
         trial_path(curve, area) + "</g>\n";
   }
   return svg + "</svg>\n" + look_legend(study, trials) +
-         "<p class=\"note\">Black: the best trial. A fork begins where its source stood." +
-         beyond_text(up.beyond) + "</p>\n";
+         "<p class=\"note\">Black: the best trial. A fork begins where its source stood. " +
+         beyond_text(up.beyond, "evaluation") + "</p>\n";
 }
 
 }  // namespace tanren

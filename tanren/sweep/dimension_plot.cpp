@@ -110,11 +110,7 @@ std::string dimension_plot(const Study& study, const std::vector<const TrialReco
         area.x(at), area.y(*best->value));
   }
   svg += "</svg>\n";
-  if (up.beyond > 0) {
-    svg += fmt::format(
-        "<p class=\"note\">{} values lie beyond the axis and are drawn at its end.</p>\n",
-        up.beyond);
-  }
+  if (up.beyond > 0) svg += "<p class=\"note\">" + beyond_text(up.beyond, "value") + "</p>\n";
   return svg;
 }
 

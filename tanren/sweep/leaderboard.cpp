@@ -28,24 +28,6 @@ std::string remark_on(const Study& study, const TrialRecord& record) {
   return fmt::format("from trial {} at step {}", *own.fork_of, own.fork_step);
 }
 
-// What other seeds say of the best, and which of their runs came to nothing.
-std::string confirmation_text(const Study& study) {
-  const StudyOptions& options = study.options();
-  std::vector<std::string> lines;
-  for (const PairedDifference& difference : paired_differences(study)) {
-    lines.push_back(fmt::format("trial {:04}: {}", difference.trial,
-                                text_of(difference, options.metric, options.lower_is_better)));
-  }
-  for (const Confirmed& end : study.confirmed()) {
-    if (end.value || is_due(&end)) continue;
-    lines.push_back(fmt::format("{}: {}{}; its pairs are left out", name_of(end.run),
-                                to_text(end.outcome),
-                                end.reason.empty() ? "" : " (" + end.reason + ")"));
-  }
-  if (lines.empty()) return "";
-  return text_of(Table{.title = "the best with other seeds", .note = join(lines, "\n")});
-}
-
 Json json_of(const Study& study, const PairedDifference& difference) {
   const bool is_better = (difference.mean < 0) == study.options().lower_is_better;
   const char* otherwise = is_better ? "better" : "worse";
@@ -144,6 +126,22 @@ std::string state_text(const Study& study, const TrialRecord& record) {
   return to_text(own.outcome);
 }
 
+std::vector<std::string> confirmation_lines(const Study& study) {
+  const StudyOptions& options = study.options();
+  std::vector<std::string> lines;
+  for (const PairedDifference& difference : paired_differences(study)) {
+    lines.push_back(fmt::format("trial {:04}: {}", difference.trial,
+                                text_of(difference, options.metric, options.lower_is_better)));
+  }
+  for (const Confirmed& end : study.confirmed()) {
+    if (end.value || is_due(&end)) continue;
+    lines.push_back(fmt::format("{}: {}{}; its pairs are left out", name_of(end.run),
+                                to_text(end.outcome),
+                                end.reason.empty() ? "" : " (" + end.reason + ")"));
+  }
+  return lines;
+}
+
 std::string leaderboard_json(const Study& study) {
   Json trials = Json::array();
   int64_t rank = 0;
@@ -175,8 +173,10 @@ std::string leaderboard_text(const Study& study, size_t rows) {
   }
   table.note = counts_text(study);
   if (order.size() > rows) table.note += fmt::format("; {} more rows", order.size() - rows);
-  const std::string confirmation = confirmation_text(study);
-  return text_of(table) + (confirmation.empty() ? "" : "\n" + confirmation);
+  const std::string confirmation = join(confirmation_lines(study), "\n");
+  if (confirmation.empty()) return text_of(table);
+  return text_of(table) + "\n" +
+         text_of(Table{.title = "the best with other seeds", .note = confirmation});
 }
 
 }  // namespace tanren

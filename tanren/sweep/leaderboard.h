@@ -23,6 +23,10 @@ std::string values_text(const TrialRecord& record);
 // How many trials there are of each state: "12 finished, 3 paused".
 std::string counts_text(const Study& study);
 
+// What confirming runs say of the best trials, a line for each, and one for each run that came to
+// nothing. Empty: none has ended.
+std::vector<std::string> confirmation_lines(const Study& study);
+
 // {"metric", "mode", "done", "trials": [{"rank", "trial", "state", "value", "step", "values",
 // "reason", "same_as", "fork_of", "fork_step", "metrics"}]}, with a line end. Once a confirming run
 // has ended, also "confirmation": {"trials": [{"trial", "pairs", "mean", "standard_error", "p",

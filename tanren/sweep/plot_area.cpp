@@ -70,6 +70,12 @@ MetricAxis metric_axis(std::vector<double> values, bool lower_is_better) {
   return result;
 }
 
+std::string beyond_text(size_t beyond, std::string_view what) {
+  if (beyond == 0) return "";
+  if (beyond == 1) return fmt::format("1 {} lies beyond the axis and is drawn at its end.", what);
+  return fmt::format("{} {}s lie beyond the axis and are drawn at its end.", beyond, what);
+}
+
 std::string look_legend(const Study& study, const std::vector<const TrialRecord*>& trials) {
   std::set<std::string> states;
   for (const TrialRecord* record : trials) states.insert(state_text(study, *record));

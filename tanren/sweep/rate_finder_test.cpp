@@ -123,6 +123,7 @@ TEST(RateReport, has_lines_of_toml_of_which_one_is_no_comment) {
       text, "  # valley: the middle of the longest fall, fastai's\n# learning_rate = ");
   TANREN_EXPECT_CONTAINS(text, "  # steepest: the most fall by rate, Lightning's\n");
   const nlohmann::json json = parse_json(rate_report_json(report));
+  EXPECT_EQ(json.at("key"), "optimizer.learning_rate");
   EXPECT_EQ(json.at("valley"), report.rates[*report.suggestion.valley]);
   EXPECT_EQ(json.at("steepest"), report.rates[*report.suggestion.steepest]);
   EXPECT_EQ(json.at("rates").size(), 81u);
@@ -137,6 +138,11 @@ TEST(RateReport, has_lines_of_toml_of_which_one_is_no_comment) {
   EXPECT_EQ(drawing.find("nan"), std::string::npos) << drawing;
   TANREN_EXPECT_CONTAINS(drawing, ">valley ");
   TANREN_EXPECT_CONTAINS(drawing, ">steepest ");
+  report.table = "objectives.own.optimizer";
+  TANREN_EXPECT_CONTAINS(rate_report_text(report),
+                         "\n[objectives.own.optimizer]\nlearning_rate = ");
+  TANREN_EXPECT_CONTAINS(rate_report_html(report),
+                         "<pre>[objectives.own.optimizer]\nlearning_rate = ");
 }
 
 TEST(RateReport, of_losses_that_tell_nothing_says_so) {

@@ -43,15 +43,17 @@ std::vector<RateName> named_rates(const RateReport& report) {
           {"steepest", "the most fall by rate, Lightning's", report.suggestion.steepest}};
 }
 
-std::vector<std::string> rate_lines(const RateReport& report) {
-  std::vector<std::string> lines;
+// The table and its lines. Empty without a suggestion.
+std::string rate_toml(const RateReport& report) {
+  std::string toml;
   for (const RateName& one : named_rates(report)) {
     if (!one.update) continue;
-    const std::string key = lines.empty() ? "learning_rate = " : "# learning_rate = ";
+    const std::string key = toml.empty() ? "learning_rate = " : "# learning_rate = ";
     const std::string value = key + short_text(report.rates[*one.update], kRateDigits);
-    lines.push_back(fmt::format("{}  # {}: {}", padded(value, 26), one.name, one.what));
+    if (toml.empty()) toml = "[" + report.table + "]\n";
+    toml += fmt::format("{}  # {}: {}\n", padded(value, 26), one.name, one.what);
   }
-  return lines;
+  return toml;
 }
 
 // The drawing's units; the page scales it.
@@ -154,16 +156,14 @@ Json suggestion_json(const RateReport& report, const std::optional<size_t>& upda
 }  // namespace
 
 std::string rate_report_text(const RateReport& report) {
-  std::string text = rate_subject(report) + "\n" + rate_end(report) + "\n";
-  const std::vector<std::string> lines = rate_lines(report);
-  if (lines.empty()) return text + "no rate: the losses are too few, or do not fall\n";
-  text += "[optimizer]\n";
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
+  const std::string text = rate_subject(report) + "\n" + rate_end(report) + "\n";
+  const std::string toml = rate_toml(report);
+  return text + (toml.empty() ? "no rate: the losses are too few, or do not fall\n" : toml);
 }
 
 std::string rate_report_json(const RateReport& report) {
   const Json json = {{"name", report.name},
+                     {"key", report.table + ".learning_rate"},
                      {"subject", report.subject},
                      {"begun", report.begun},
                      {"end", report.end},
@@ -183,9 +183,8 @@ std::string rate_report_html(const RateReport& report) {
   html += rate_plot(report);
   html +=
       "<p class=\"note\">Points: the loss of each update. Line: their moving average, in which the "
-      "newest one counts 2 %.</p>\n<pre>";
-  for (const std::string& line : rate_lines(report)) html += escaped(line) + "\n";
-  return html + "</pre>\n" + page_end();
+      "newest one counts 2 %.</p>\n";
+  return html + "<pre>" + escaped(rate_toml(report)) + "</pre>\n" + page_end();
 }
 
 }  // namespace tanren

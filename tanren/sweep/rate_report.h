@@ -12,6 +12,7 @@ namespace tanren {
 
 struct RateReport {
   std::string name;                   // of the run
+  std::string table = "optimizer";    // of the config, whose learning_rate the task trains with
   std::string subject;                // "mlp, adamw, 32 samples an update"
   int64_t begun = 0;                  // the step whose weights it began with
   std::vector<double> rates, losses;  // of each update
@@ -20,9 +21,9 @@ struct RateReport {
   std::string end;  // why it ended before its last update; empty: it did not
 };
 
-// Ends with lines of TOML, one for each suggestion, of which only the first is no comment.
+// Ends with TOML, a line for each suggestion, of which only the first is no comment.
 std::string rate_report_text(const RateReport& report);
-// {"name", "subject", "begun", "end", "steepest", "valley", "rates", "losses", "smoothed",
+// {"name", "key", "subject", "begun", "end", "steepest", "valley", "rates", "losses", "smoothed",
 // "lightning"}, with a line end. A number that is not finite is null, and so is a suggestion that
 // there is not.
 std::string rate_report_json(const RateReport& report);

@@ -147,7 +147,7 @@ std::string event_line(const StudyEvent& event) {
     if (event.value) json["value"] = *event.value;
   }
   if (event.outcome) json["outcome"] = to_text(*event.outcome);
-  if (!event.reason.empty()) json["reason"] = one_line(event.reason);
+  if (!event.reason.empty()) json["reason"] = event.reason;
   return json_text(json);
 }
 
@@ -168,6 +168,9 @@ StudyEvent event_of(const std::string& line) {
   event.of = count_at(json, "of");
   event.alone = json.value("alone", Json(false)) == Json(true);
   event.reason = text_at(json, "reason");
+  for (char& c : event.reason) {  // another program's may have lines, or tell a terminal what to do
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
   if (const auto value = json.find("value"); value != json.end()) {
     if (!value->is_number()) refuse("value is no number");
     event.value = value->get<double>();

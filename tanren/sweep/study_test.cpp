@@ -205,11 +205,24 @@ TEST_F(StudyJournal, of_another_program_is_read_and_nothing_is_decided_here) {
   // A fork is none of the three that begin.
   EXPECT_FALSE(Study(rates(), options).is_done());
   append({R"({"start":3,"values":{"rate":"0.7","width":"2"},"until":8})",
-          R"({"end":3,"step":0,"outcome":"refused","reason":"needs 3 GiB"})"});
+          R"({"end":3,"step":0,"outcome":"refused","reason":"needs\n3\u001b GiB"})"});
   const Study study(rates(), options);
   EXPECT_TRUE(study.is_done());
   EXPECT_EQ(study.best()->id, 0);
   EXPECT_EQ(study.records()[3].outcome, TrialOutcome::refused);
+  EXPECT_EQ(study.records()[3].reason, "needs 3  GiB");
+}
+
+TEST_F(StudyJournal, has_a_long_reason_as_the_study_has_it) {
+  const StudyOptions options = kept({.sampler = "random", .trials = 1});
+  std::string before;
+  {
+    Study study(rates(), options);
+    study.tell(*study.ask(), TrialOutcome::failed, std::string(250, 'x') + std::string(250, 'y'));
+    before = study.records()[0].reason;
+    EXPECT_GT(before.size(), 300u);
+  }
+  EXPECT_EQ(Study(rates(), options).records()[0].reason, before);
 }
 
 TEST(Study, refuses_what_cannot_be_a_study) {

@@ -6,6 +6,7 @@
 #include "tanren/base/text.h"
 #include "tanren/page/report_page.h"
 #include "tanren/page/table.h"
+#include "tanren/sweep/confirmation.h"
 #include "tanren/sweep/leaderboard.h"
 #include "tanren/sweep/page_trials.h"
 #include "tanren/sweep/sweep_plots.h"
@@ -13,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <set>
 
 namespace tanren {
 
@@ -84,6 +86,7 @@ std::string scheduler_text(const StudyOptions& options) {
   if (options.scheduler == "pbt") {
     return fmt::format("pbt: exchanges every {} steps", options.interval);
   }
+  if (options.scheduler == "external") return "another program decides which go on";
   return "each runs to its end";
 }
 
@@ -118,6 +121,42 @@ std::string best_section(const Study& study, const SweepPageFacts& facts) {
     if (!text.empty()) html += "<pre>" + escaped(utf8_text(text)) + "</pre>\n";
   }
   return html + "</section>\n";
+}
+
+// A row for each seed: the file's value, and each trial's with what it is above the file's.
+Table seed_table(const Study& study) {
+  const std::vector<Confirmed>& ends = study.confirmed();
+  const std::vector<PairedDifference> differences = paired_differences(study);
+  Table table{.title = page_text(study.options().metric) + " by seed",
+              .head = {"seed", "the file"}};
+  for (const PairedDifference& one : differences) {
+    table.head.push_back(fmt::format("trial {:04}", one.trial));
+  }
+  std::set<int64_t> seeds;
+  for (const Confirmed& end : ends) seeds.insert(end.run.seed);
+  for (const int64_t seed : seeds) {
+    const Confirmed* file = last_end_of(ends, {.trial = {}, .seed = seed});
+    const auto text_of_end = [&](const Confirmed* end) -> std::string {
+      if (end == nullptr || is_due(end)) return "-";
+      if (!end->value) return to_text(end->outcome);
+      const std::string value = short_text(*end->value, 6);
+      if (end == file || file == nullptr || !file->value) return value;
+      return value + fmt::format(" ({:+.3g})", *end->value - *file->value);
+    };
+    std::vector<std::string> row = {to_text(seed), text_of_end(file)};
+    for (const PairedDifference& one : differences) {
+      row.push_back(text_of_end(last_end_of(ends, {.trial = one.trial, .seed = seed})));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::string confirmation_section(const Study& study) {
+  if (study.confirmed().empty()) return "";
+  std::string html = "<section><h2>The best with other seeds</h2>\n";
+  for (const std::string& line : confirmation_lines(study)) html += paragraph(page_text(line));
+  return html + "</section>\n" + html_of(seed_table(study));
 }
 
 Table space_table(const Space& space) {
@@ -236,7 +275,8 @@ std::string sweep_page(const Study& study, const SweepPageFacts& facts) {
   const std::string title = "Sweep " + page_text(facts.name);
   std::string html = page_head(title) + "<h1>" + escaped(title) + "</h1>\n<p class=\"subject\">";
   for (const auto& line : subject_of(study, facts)) html += escaped(line) + "<br>\n";
-  html += "</p>\n" + best_section(study, facts) + html_of(space_table(study.space()));
+  html += "</p>\n" + best_section(study, facts) + confirmation_section(study) +
+          html_of(space_table(study.space()));
   const std::vector<TrialCurve> curves = curves_of(study, facts);
   const std::string plot = curve_plot(study, curves);
   html += "<section><h2>Learning curves</h2>\n";

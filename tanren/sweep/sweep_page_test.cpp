@@ -4,6 +4,7 @@
 #include "tanren/base/testing.h"
 #include "tanren/base/text.h"
 #include "tanren/page/report_page.h"
+#include "tanren/sweep/confirmation.h"
 #include "tanren/sweep/leaderboard.h"
 #include "tanren/sweep/page_trials.h"
 #include "tanren/sweep/sweep_plots.h"
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 
 namespace tanren {
 namespace {
@@ -172,6 +174,77 @@ TEST(SweepPage, escapes_whatever_a_user_a_file_or_an_error_says) {
   EXPECT_EQ(data_in(page)["trials"][0]["values"]["model.options.<i>"], evil);
 }
 
+TEST(SweepPage, shows_what_other_seeds_say_of_the_best) {
+  StudyOptions options{.sampler = "grid", .seed = 3, .steps = 8};
+  options.metric = "<b>loss";
+  Study study(Space({{.key = "kind", .values = {"a", "b"}}}), options);
+  study.tell(*study.ask(), 0.5);
+  study.tell(*study.ask(), 0.6);
+  EXPECT_FALSE(testing::contains(sweep_page(study, {}), "other seeds"));
+  const std::map<std::string, double> values = {{"the file, seed 4", 0.9},
+                                                {"the file, seed 5", 0.8},
+                                                {"trial 0000, seed 4", 0.5},
+                                                {"trial 0000, seed 5", 0.45},
+                                                {"trial 0001, seed 5", 0.7}};
+  const auto is_file = [](const TrialRecord&) { return false; };
+  for (const ConfirmingRun& run : runs_to_confirm(study, 2, is_file)) {
+    const auto found = values.find(name_of(run));
+    if (found != values.end()) {
+      study.confirm({.run = run, .step = 8, .value = found->second});
+    } else {
+      study.confirm({.run = run, .step = 3, .outcome = TrialOutcome::crashed, .reason = "<img>"});
+    }
+  }
+  const std::string page = sweep_page(study, {});
+  expect_whole(page);
+  const auto lines = confirmation_lines(study);
+  ASSERT_EQ(lines.size(), 3u);  // two trials, and the run that crashed
+  for (const std::string& line : lines) {
+    TANREN_EXPECT_CONTAINS(page, "<p>" + escaped(line) + "</p>");
+    TANREN_EXPECT_CONTAINS(leaderboard_text(study), "  " + line + "\n");
+  }
+  TANREN_EXPECT_CONTAINS(page, "<h2>&lt;b&gt;loss by seed</h2>");
+  TANREN_EXPECT_CONTAINS(page,
+                         "<td>4</td><td class=\"n\">0.9</td><td class=\"n\">0.5 (-0.4)</td>"
+                         "<td class=\"n\">crashed</td>");
+  TANREN_EXPECT_CONTAINS(page,
+                         "<td>5</td><td class=\"n\">0.8</td><td class=\"n\">0.45 (-0.35)</td>"
+                         "<td class=\"n\">0.7 (-0.1)</td>");
+}
+
+// Values at which a logarithm, a ratio or a difference has no number.
+TEST(SweepPage, has_an_axis_for_every_value) {
+  using Values = std::vector<double>;
+  constexpr double kMost = std::numeric_limits<double>::max();
+  constexpr double kLeast = std::numeric_limits<double>::denorm_min();
+  for (const Values& values : {Values{0}, Values{0, 0}, Values{0, 1e6}, Values{kLeast, kMost},
+                               Values{-kMost, kMost}, Values{-1, 0, 1e-300}, Values{kMost}}) {
+    for (const bool lower : {true, false}) {
+      StudyOptions options{.sampler = "random", .steps = 8};
+      options.trials = std::ssize(values);
+      options.lower_is_better = lower;
+      Study study(Space({{.key = "rate", .low = 1e-4, .high = 0.1, .scale = "log"}}), options);
+      for (const double value : values) study.tell(*study.ask(), value);
+      const std::string page = sweep_page(study, {});
+      expect_whole(page);
+      EXPECT_EQ(times_in(part_of(page, "<svg id=\"dimension-0\"", "</svg>"), "data-trial="),
+                std::ssize(values));
+      for (const char* none : {"nan", "inf"}) {
+        EXPECT_FALSE(testing::contains(part_of(page, "<svg id=\"curves\"", "</svg>"), none));
+        EXPECT_FALSE(testing::contains(part_of(page, "<svg id=\"dimension-0\"", "</svg>"), none));
+      }
+    }
+  }
+}
+
+TEST(SweepPage, of_another_program_does_not_say_what_its_scheduler_does) {
+  Study study(mixed_space(),
+              {.sampler = "random", .scheduler = "external", .trials = 2, .steps = 8});
+  const std::string page = sweep_page(study, {});
+  TANREN_EXPECT_CONTAINS(page, "another program decides which go on");
+  EXPECT_FALSE(testing::contains(page, "each runs to its end"));
+}
+
 TEST(SweepPage, draws_a_fork_from_where_its_source_stood) {
   Study study(Space({{.key = "rate", .low = 0.1, .high = 1.0}}),
               {.sampler = "random", .scheduler = "pbt", .trials = 2, .steps = 6, .interval = 3});
@@ -311,6 +384,9 @@ TEST(MetricAxis, leaves_out_what_is_far_worse_than_nine_of_ten) {
   EXPECT_LT(curve.axis.low, 0.005);
   EXPECT_GT(curve.axis.high, 2.5);
   EXPECT_EQ(metric_axis({3}, true).beyond, 0u);
+  EXPECT_EQ(beyond_text(0, "value"), "");
+  EXPECT_EQ(beyond_text(1, "value"), "1 value lies beyond the axis and is drawn at its end.");
+  EXPECT_EQ(beyond_text(2, "value"), "2 values lie beyond the axis and are drawn at its end.");
 }
 
 }  // namespace

@@ -39,6 +39,8 @@ struct MetricAxis {
 };
 // `values`: finite ones, at least one.
 MetricAxis metric_axis(std::vector<double> values, bool lower_is_better);
+// A sentence on `beyond` of what is drawn, a `what` each. Empty for 0.
+std::string beyond_text(size_t beyond, std::string_view what);
 
 // A rectangle with an axis below and one at the left.
 struct PlotArea {

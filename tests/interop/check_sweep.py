@@ -4,7 +4,7 @@
     check_sweep.py TANREN_BINARY EMPTY_FOLDER
 
 ASHA on examples/sweep/digits.toml while a worker of Ray is killed; a grid through Ray and here; a population;
-examples/sweep/ray_script.py; no ray; a cluster that goes away. Called by tests/interop/run, which provides the
+runs that fail; examples/sweep/ray_script.py; no ray; a cluster that goes away. Called by tests/interop/run, which provides the
 packages. Every process that it starts it ends, and no other.
 """
 
@@ -31,8 +31,8 @@ def expect(is_so, what):
         sys.exit(f"[interop] {what}")
 
 
-def environment(port=None):
-    names = {"PYTHONPATH": str(SOURCE / "python"), "TANREN": str(BINARY), "RAY_USAGE_STATS_ENABLED": "0",
+def environment(port=None, binary=BINARY):
+    names = {"PYTHONPATH": str(SOURCE / "python"), "TANREN": str(binary), "RAY_USAGE_STATS_ENABLED": "0",
              "RAY_gcs_rpc_server_reconnect_timeout_s": "10"}
     return os.environ | names | ({"RAY_ADDRESS": f"127.0.0.1:{port}"} if port else {})
 
@@ -47,10 +47,10 @@ def tanren(*words, code=0):
     return done.stdout
 
 
-def start_on_ray(port, file, out, sets):
+def start_on_ray(port, file, out, sets, binary=BINARY):
     log = open(f"{FOLDER / out}.log", "w+")
     words = [sys.executable, "-m", "tanren_ray", file, "--out", FOLDER / out, *words_of(sets)]
-    process = subprocess.Popen(words, stdout=log, stderr=log, env=environment(port), cwd=FOLDER)
+    process = subprocess.Popen(words, stdout=log, stderr=log, env=environment(port, binary), cwd=FOLDER)
     return process, log
 
 
@@ -184,17 +184,46 @@ def check_grid(port):
 
 
 def check_population(port):
-    """A fork of Ray is the fork that tanren run makes of the same checkpoint."""
-    on_ray(port, FOLDER / "grid.toml", "pbt", SHORT)
+    """A fork of Ray is the fork that tanren run makes of the same checkpoint, also where the first runs have weights of
+    a file. Values are in their ranges."""
+    tanren("run", FOLDER / "grid.toml", "--quiet", "--out", "weights", *words_of([*SHORT, "run.seed=9"]))
+    init = f"model.init_from={FOLDER}/weights/model.safetensors"
+    on_ray(port, FOLDER / "grid.toml", "pbt", [*SHORT, init])
     trials = {trial["trial"]: trial for trial in leaderboard("pbt")}
     forks = [trial for trial in trials.values() if "fork_of" in trial]
     expect(forks and len(trials) == 4 + len(forks), f"pbt has {len(trials)} trials, {len(forks)} forks")
+    rates = [float(trial["values"]["optimizer.learning_rate"]) for trial in trials.values()]
+    expect(all(1e-3 <= rate <= 0.1 for rate in rates), f"pbt has the rates {rates}")
     fork = min(forks, key=lambda trial: trial["trial"])
     step, source = fork["fork_step"], trials[fork["fork_of"]]
-    run_alone(FOLDER / "grid.toml", "source", source, [*SHORT, "checkpoint.every=15", "checkpoint.keep=9"])
+    run_alone(FOLDER / "grid.toml", "source", source, [*SHORT, init, "checkpoint.every=15", "checkpoint.keep=9"])
     end = [f"run.stop_after={fork['step'] - step}"] if fork["step"] < 90 else []
     alone = run_alone(FOLDER / "grid.toml", "fork", fork, [*SHORT, *end, f"run.fork_from={FOLDER}/source/checkpoints/step-{step}"])
     expect(fork["value"] == alone, f"trial {fork['trial']}, a fork: {fork['value']} on Ray and {alone} here")
+
+
+def check_failures(port):
+    """Of three runs the first hangs, and the second has no loss: both are results."""
+    odd = FOLDER / "odd"
+    odd.write_text(f"""#!/bin/sh
+case "$*" in
+"run "*learning_rate=0.001*) exec sleep 600 ;;
+"run "*learning_rate=0.01*)
+  for out; do :; done
+  echo '{{"evaluation":{{"accuracy":0.5}},"step":15}}' > "$out/log.jsonl"
+  exit 0 ;;
+esac
+exec {BINARY} "$@"
+""")
+    odd.chmod(0o755)
+    text = (FOLDER / "grid.toml").read_text().split("[sweep]")[0]
+    file = FOLDER / "failures.toml"
+    file.write_text(text + SPACE.format('sampler = "grid"\ntimeout = 5', "low = 1e-3\nhigh = 0.1\npoints = 3\nscale = \"log\""))
+    process, log = start_on_ray(port, file, "failures", SHORT, odd)
+    expect(process.wait(timeout=300) == 0, f"tanren_ray with failures: {said(log)[-4000:]}")
+    ends = {trial["state"]: trial.get("reason") for trial in leaderboard("failures")}
+    expect(ends == {"finished": None, "hung": "no log line and no processor time for 5 s",
+                    "failed": "no evaluation in its log has loss"}, f"failures: {ends}")
 
 
 def check_script(port):
@@ -209,7 +238,8 @@ def check_refusals(port):
     words = ["python/tanren_ray.py", DIGITS, "--out", FOLDER / "none"]
     bare = subprocess.run([sys.executable, "-S", *words], cwd=SOURCE, env=environment(), capture_output=True, text=True, check=False)
     expect(bare.returncode == 2 and "pip install 'ray[tune]" in bare.stderr, f"without ray: {bare}")
-    for sets, what in ((["optimizer.learning_rat=1"], "optimizer.learning_rate"), (["sweep.first_rung=7"], "evaluate.every")):
+    for sets, what in ((["optimizer.learning_rat=1"], "optimizer.learning_rate"), (["sweep.first_rung=7"], "evaluate.every"),
+                       (['sweep.devices=["cpu"]'], "drop sweep.devices")):
         process, log = start_on_ray(port, DIGITS, "none", sets)
         expect(process.wait() == 2 and what in said(log), f"{sets}: {process.returncode} {said(log)}")
     expect(not (FOLDER / "none").exists(), "a refused sweep left a folder")
@@ -238,6 +268,7 @@ with cluster("two", 2) as (head, all_nodes):
     check_refusals(head)
     check_grid(head)
     check_population(head)
+    check_failures(head)
     check_script(head)
 check_lost_cluster()
 print(f"[interop] Ray: 8 trials by ASHA ({finished} finished), a grid, a population, a script; losses equal bit by bit")

@@ -63,6 +63,7 @@ TEST_F(SweepConfirm, trains_the_best_and_the_file_with_other_seeds_as_ordinary_r
     EXPECT_NEAR(one["mean"].get<double>(), mean, 1e-12);
     EXPECT_EQ(one["pairs"], 2);
   }
+  TANREN_EXPECT_CONTAINS(read_file(at("s/sweep.html")), "<h2>The best with other seeds</h2>");
   // Nothing is left to do, until more seeds are asked for.
   const auto again = tanren("sweep s");
   EXPECT_EQ(again.output.find("begins"), std::string::npos) << again.output;

@@ -55,6 +55,15 @@ TEST_F(Find, of_a_config_prints_lines_of_toml_and_writes_its_report_alone) {
   EXPECT_EQ(nlohmann::json::parse(again.output), json);
 }
 
+// The run's rate would change nothing there.
+TEST_F(Find, names_the_key_that_the_task_trains_with) {
+  const std::string own = " --set objectives.loss.optimizer.learning_rate=0.5";
+  const auto result = tanren("sweep run.toml" + kFind + own + " --out s");
+  ASSERT_EQ(result.code, 0) << result.output;
+  TANREN_EXPECT_CONTAINS(result.output, "\n[objectives.loss.optimizer]\nlearning_rate = ");
+  EXPECT_EQ(found("s")["key"], "objectives.loss.optimizer.learning_rate");
+}
+
 TEST_F(Find, of_a_run_begins_with_its_newest_weights_and_leaves_its_folder_as_it_was) {
   ASSERT_EQ(tanren("run run.toml --quiet --out finished").code, 0);
   stop_after("stopped", 4);
@@ -120,7 +129,8 @@ TEST_F(Find, refuses_what_it_cannot_find_or_would_change) {
 // Of one rate in each decade, the one that is best after ten epochs. A finder looks at two of them.
 TEST_F(Find, on_the_digits_comes_near_the_best_of_all_decades) {
   const std::string config = std::string(TANREN_SOURCE_DIR) + "/examples/sweep/digits.toml";
-  const std::string sets = " --quiet --set run.threads=1 --set run.steps=450";
+  const std::string sets =
+      " --quiet --set run.threads=1 --set run.steps=450 --set schedule.kind=constant";
   double best = 0, lowest = std::numeric_limits<double>::infinity();
   for (const double rate : {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1}) {
     const std::string out = "digits" + std::to_string(std::lround(-std::log10(rate)));

@@ -198,7 +198,8 @@ TEST(LiveTable, is_redrawn_in_place_and_leaves_nothing) {
   std::ostringstream out;
   const auto start = LiveTable::Clock::now();
   {
-    LiveTable table(out);
+    int64_t columns = 80;
+    LiveTable table(out, [&] { return columns; });
     EXPECT_TRUE(table.is_due(start));
     table.clear();
     EXPECT_EQ(out.str(), "");
@@ -209,6 +210,12 @@ TEST(LiveTable, is_redrawn_in_place_and_leaves_nothing) {
     out.str("");
     table.draw("c\n", start);
     EXPECT_EQ(out.str(), "\r\x1b[2Ac\x1b[K\n\x1b[J");
+    // In 3 columns the first of two lines has two rows.
+    table.draw("four\nd\n", start);
+    columns = 3;
+    out.str("");
+    table.draw("e\n", start);
+    EXPECT_EQ(out.str(), "\r\x1b[3Ae\x1b[K\n\x1b[J");
     out.str("");
   }
   EXPECT_EQ(out.str(), "\r\x1b[1A\x1b[J");

@@ -281,6 +281,37 @@ TEST_F(Sweep, that_was_killed_goes_on_as_the_undisturbed_one) {
   }
 }
 
+// As a kill leaves it that comes between a trial's checkpoint at its rung and the evaluation there.
+TEST_F(Sweep, makes_up_the_evaluation_at_a_rung_without_another_update) {
+  write("asha",
+        "trials = 2\nsampler = \"grid\"\nscheduler = \"asha\"\nfirst_rung = 4\nreduction = 2\n"
+        "keep = 2",
+        dimension("optimizer.learning_rate", "values = [1e-9, 0.1]"));
+  const std::string command =
+      "sweep asha.toml --quiet --set run.steps=8 --set evaluate.every=4 --set checkpoint.every=4";
+  ASSERT_EQ(tanren(command + " --out whole").code, 0);
+  fs::create_directories(at("s/trials"));
+  fs::copy(at("whole/sweep.json"), at("s/sweep.json"));
+  std::istringstream journal(read_file(at("whole/journal.jsonl")));
+  std::string head, start;
+  std::getline(journal, head);
+  std::getline(journal, start);
+  std::ofstream(at("s/journal.jsonl")) << head << "\n" << start << "\n";
+  const std::string unjudged = " --set evaluate.every=8 --set sweep.scheduler=none";
+  const auto begun = tanren("run asha.toml --quiet --out s" + trial(0) + unjudged +
+                            " --set run.steps=8 --set checkpoint.every=4 --set run.stop_after=4"
+                            " --set optimizer.learning_rate=1e-9");
+  ASSERT_EQ(begun.code, 0) << begun.output;
+  ASSERT_EQ(tanren(command + " --out s").code, 0);
+  EXPECT_EQ(trials("s")[0]["step"], 4);
+  const std::string saved = read_file(at("s" + trial(0) + "/checkpoints/step-4/config.toml"));
+  EXPECT_EQ(saved.find("stop_after"), std::string::npos);  // it is of a start
+  for (const int64_t id : {0, 1}) {
+    EXPECT_EQ(plain_log("s" + trial(id)), plain_log("whole" + trial(id))) << id;
+  }
+  EXPECT_EQ(read_file(at("s/leaderboard.json")), read_file(at("whole/leaderboard.json")));
+}
+
 TEST_F(Sweep, saves_its_trials_at_an_interrupt_and_is_alone_in_its_folder) {
   write("grid", "sampler = \"grid\"\nconcurrent = 2", dimension("optimizer.learning_rate", kAdam));
   const std::vector<std::string> words = {
