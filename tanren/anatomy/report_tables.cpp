@@ -270,7 +270,8 @@ Table prediction_table(const Anatomy& anatomy) {
   const auto& measured = anatomy.memory.as_tagged;
   for (const MemoryKind kind :
        {MemoryKind::weights, MemoryKind::gradients, MemoryKind::optimizer, MemoryKind::averages,
-        MemoryKind::casts, MemoryKind::key_values, MemoryKind::batches, MemoryKind::other}) {
+        MemoryKind::casts, MemoryKind::key_values, MemoryKind::batches, MemoryKind::workspaces,
+        MemoryKind::other}) {
     const auto i = static_cast<size_t>(kind);
     row(std::string(name(kind)), predicted.at(i), measured.at(i));
   }

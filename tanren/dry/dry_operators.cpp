@@ -123,7 +123,7 @@ Results flash_attention(const Arguments& a) {
   const auto exact = query.options().dtype(at::toOpMathType(query.scalar_type()));
   const at::Tensor result = at::empty({n, tokens, heads, width}, query.options()).transpose(1, 2);
   const at::Tensor sums = at::empty({n, tokens, heads}, exact).transpose(1, 2);
-  if (c10::memoryProfilingEnabled() && query.numel() > 0) {
+  if (c10::memoryProfilingEnabled() && query.numel() > 0 && has_cpu_kernels(query)) {
     // What the kernel takes beside its results depends on the lengths and the threads, not on
     // samples and heads: a run of one head on zeros shows it in a part of the time.
     torch::jit::Stack stack(a.begin(), a.end());
@@ -149,8 +149,8 @@ Results flash_attention(const Arguments& a) {
 Results batch_norm(const Arguments& a) {
   const at::Tensor x = tensor_in(a[0]);
   const int64_t channels = a[5].toBool() ? x.size(1) : 0;
-  return {at::empty_like(x), at::empty({channels}, x.options()),
-          at::empty({channels}, x.options())};
+  const auto exact = x.options().dtype(at::toOpMathType(x.scalar_type()));
+  return {at::empty_like(x), at::empty({channels}, exact), at::empty({channels}, exact)};
 }
 
 // native_group_norm(input, weight, bias, n, channels, places, groups, eps)
@@ -162,6 +162,12 @@ Results group_norm(const Arguments& a) {
 
 Results like_first(const Arguments& a) { return {at::empty_like(tensor_in(a[0]))}; }
 
+// native_dropout_backward(gradient, mask, scale): one kernel on a device, two products on the CPU.
+std::optional<Results> dropout_backward(const Arguments& a) {
+  if (has_cpu_kernels(tensor_in(a[0]))) return std::nullopt;
+  return like_first(a);
+}
+
 // mkldnn_rnn_layer(input [tokens, n, width], 4 weights, hx, cx, reverse, batch_sizes, mode,
 //                  hidden_size, …)
 Results recurrent_layer(const Arguments& a) {
@@ -171,12 +177,18 @@ Results recurrent_layer(const Arguments& a) {
           at::empty({0}, x.options())};
 }
 
-// In these a run on zeros shows what the kernel allocates, if a TraceScope records that. Otherwise
-// the shapes are enough, and the run's time is saved.
+// In these a run on zeros shows what the CPU's kernel allocates, if a TraceScope records that.
+// Otherwise the shapes are enough, and the run's time is saved.
 constexpr std::array<std::string_view, 6> kShapeOnly = {
     "convolution",       "flip", "hardswish", "mkldnn_rnn_layer", "native_batch_norm",
     "native_group_norm",
 };
+
+// Whether the first argument, which is a tensor, has the CPU's kernels.
+bool runs_on_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const c10::IValue& first = torch::jit::peek(stack, 0, op.schema().arguments().size());
+  return !first.isTensor() || has_cpu_kernels(first.toTensor());
+}
 
 const std::map<std::string_view, ShapeFunction>& known() {
   static const std::map<std::string_view, ShapeFunction> functions = {
@@ -201,6 +213,7 @@ const std::map<std::string_view, ShapeFunction>& known() {
       {"mkldnn_convolution", dry_convolution},
       {"mkldnn_rnn_layer", recurrent_layer},
       {"native_batch_norm", batch_norm},
+      {"native_dropout_backward", dropout_backward},
       {"native_group_norm", group_norm},
       {"native_layer_norm", layer_norm},
       {"native_layer_norm_backward", layer_norm_backward},
@@ -234,7 +247,7 @@ bool run_dry_operator(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   if (found == known().end()) return false;
   const bool shape_only =
       std::find(kShapeOnly.begin(), kShapeOnly.end(), found->first) != kShapeOnly.end();
-  if (shape_only && c10::memoryProfilingEnabled()) return false;
+  if (shape_only && c10::memoryProfilingEnabled() && runs_on_cpu(op, stack)) return false;
   const auto arguments = torch::jit::pop(stack, op.schema().arguments().size());
   auto results = found->second(arguments);
   for (const auto& value : results ? *results : arguments) stack.push_back(value);
