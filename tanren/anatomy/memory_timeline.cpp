@@ -14,8 +14,8 @@ using OwnerKey = std::pair<MemoryKind, uint16_t>;
 
 // From the bottom: longest-lived first. `temporaries` come and go on top.
 constexpr std::array<MemoryKind, kNumMemoryKinds> kOrder = {
-    MemoryKind::workspaces, MemoryKind::weights,    MemoryKind::gradients,   MemoryKind::optimizer,
-    MemoryKind::averages,   MemoryKind::other,      MemoryKind::key_values,  MemoryKind::casts,
+    MemoryKind::workspaces, MemoryKind::weights,     MemoryKind::gradients,  MemoryKind::optimizer,
+    MemoryKind::averages,   MemoryKind::other,       MemoryKind::key_values, MemoryKind::casts,
     MemoryKind::batches,    MemoryKind::activations, MemoryKind::temporaries};
 
 size_t rank(MemoryKind kind) {

@@ -85,6 +85,7 @@ Results sum(const Arguments& a) {
   const auto shape = at::meta::get_reduction_shape(x, dims.value_or(std::vector<int64_t>()), keep,
                                                    /*allow_empty_dims=*/false);
   const at::Tensor result = at::empty(shape, x.options().dtype(dtype));
+  if (!has_cpu_kernels(x)) return {result};  // a device's kernel casts each element
   // If `dtype` is not that of `x`, the iterator holds a cast of `x`.
   const auto over = at::meta::make_reduction_from_out_ty(x, result, dims_of(dims), keep, dtype);
   // torch's condition for a sum that it accumulates in fp32.
@@ -104,7 +105,8 @@ Results mean(const Arguments& a) {
   const auto shape = at::meta::get_reduction_shape(x, dims.value_or(std::vector<int64_t>()),
                                                    a[2].toBool(), /*allow_empty_dims=*/false);
   const at::Tensor result = at::empty(shape, x.options().dtype(dtype));
-  if (at::isReducedFloatingType(dtype)) {  // torch computes in fp32 and casts back
+  if (at::isReducedFloatingType(dtype) &&
+      has_cpu_kernels(x)) {  // torch computes in fp32 and casts back
     const at::Tensor own = x.to(at::kFloat);
     const at::Tensor wide = at::empty(shape, x.options().dtype(at::kFloat));
     const at::Tensor back = wide.to(dtype);
@@ -149,8 +151,8 @@ Results flash_attention(const Arguments& a) {
 Results batch_norm(const Arguments& a) {
   const at::Tensor x = tensor_in(a[0]);
   const int64_t channels = a[5].toBool() ? x.size(1) : 0;
-  const auto exact = x.options().dtype(at::toOpMathType(x.scalar_type()));
-  return {at::empty_like(x), at::empty({channels}, exact), at::empty({channels}, exact)};
+  return {at::empty_like(x), at::empty({channels}, x.options()),
+          at::empty({channels}, x.options())};
 }
 
 // native_group_norm(input, weight, bias, n, channels, places, groups, eps)
@@ -177,17 +179,17 @@ Results recurrent_layer(const Arguments& a) {
           at::empty({0}, x.options())};
 }
 
-// In these a run on zeros shows what the CPU's kernel allocates, if a TraceScope records that.
-// Otherwise the shapes are enough, and the run's time is saved.
+// In these a run on zeros shows what the kernel allocates, if a TraceScope records that. Otherwise
+// the shapes are enough, and the run's time is saved.
 constexpr std::array<std::string_view, 6> kShapeOnly = {
     "convolution",       "flip", "hardswish", "mkldnn_rnn_layer", "native_batch_norm",
     "native_group_norm",
 };
 
-// Whether the first argument, which is a tensor, has the CPU's kernels.
-bool runs_on_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  const c10::IValue& first = torch::jit::peek(stack, 0, op.schema().arguments().size());
-  return !first.isTensor() || has_cpu_kernels(first.toTensor());
+// Whether a dry run stands for a device whose convolution this is: the CPU's would not show its
+// memory.
+bool is_device_convolution(std::string_view name, const c10::IValue& input) {
+  return name == "convolution" && !has_cpu_kernels(input.toTensor());
 }
 
 const std::map<std::string_view, ShapeFunction>& known() {
@@ -247,8 +249,12 @@ bool run_dry_operator(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   if (found == known().end()) return false;
   const bool shape_only =
       std::find(kShapeOnly.begin(), kShapeOnly.end(), found->first) != kShapeOnly.end();
-  if (shape_only && c10::memoryProfilingEnabled() && runs_on_cpu(op, stack)) return false;
-  const auto arguments = torch::jit::pop(stack, op.schema().arguments().size());
+  const size_t count = op.schema().arguments().size();
+  if (shape_only && c10::memoryProfilingEnabled() &&
+      !is_device_convolution(found->first, torch::jit::peek(stack, 0, count))) {
+    return false;
+  }
+  const auto arguments = torch::jit::pop(stack, count);
   auto results = found->second(arguments);
   for (const auto& value : results ? *results : arguments) stack.push_back(value);
   return results.has_value();

@@ -125,7 +125,7 @@ class FakeQuantizeFunction : public torch::autograd::Function<FakeQuantizeFuncti
     context->saved_data["high"] = high;
     context->saved_data["factor"] = factor;
     return has_cpu_kernels(x) ? faked_on_cpu(x, scale, {low, high})
-                               : faked_by_torch(x, scale, {low, high});
+                              : faked_by_torch(x, scale, {low, high});
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,

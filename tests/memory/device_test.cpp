@@ -54,9 +54,8 @@ RunConfig wide_config(const std::string& kind, const std::string& mode) {
     config.model.dropout = 0.0;
     const int length = small ? 64 : 128;
     config.data.train.fields = {fmt::format("inputs: int[{}] in [0, 999]", length),
-                                kind == "gpt2"
-                                    ? fmt::format("labels: int[{}] in [0, 999]", length)
-                                    : "labels: int[] in [0, 4]"};
+                                kind == "gpt2" ? fmt::format("labels: int[{}] in [0, 999]", length)
+                                               : "labels: int[] in [0, 4]"};
   } else {
     const int side = small ? 32 : 64;
     config.model.channels = {32, 64};

@@ -340,8 +340,8 @@ TEST(DryScope, of_a_device_takes_for_a_convolution_its_results_alone) {
 TEST_F(PredictionTest, of_a_device_adds_a_workspace_for_each_thread_that_computes) {
   const auto config = small("mlp", "bf16");
   const auto dataset = open_dataset(config.data.train, "data.train");
-  const StepPredictor predictor(
-      [&] { return build_task(config, ModelRegistry(), *dataset); }, *dataset);
+  const StepPredictor predictor([&] { return build_task(config, ModelRegistry(), *dataset); },
+                                *dataset);
   Plan plan = TinyRun(config, dataset.get(), std::nullopt).parts.plan;
   plan.device.device = "cuda:0";
   const MemoryPrediction without = predictor.step(plan);
