@@ -1,5 +1,5 @@
 // Memory predictions and recovery on an accelerator, checked against its allocator and its driver.
-// All of it runs on a CUDA device (label gpu), the limit on the simulated accelerator, too.
+// All of it runs on a CUDA device (label gpu), limit and peaks on the simulated accelerator, too.
 #include "tests/support/accelerator/accelerator.h"
 #include "tests/support/tiny_run.h"
 
