@@ -7,6 +7,7 @@
 #include "tanren/dry/forward_work.h"
 #include "tanren/dry/trace_scope.h"
 #include "tanren/forecast/block_watch.h"
+#include "tanren/forecast/dry_step.h"
 #include "tanren/forecast/generator_scope.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/precision/half_convolution.h"
