@@ -14,9 +14,9 @@ using OwnerKey = std::pair<MemoryKind, uint16_t>;
 
 // From the bottom: longest-lived first. `temporaries` come and go on top.
 constexpr std::array<MemoryKind, kNumMemoryKinds> kOrder = {
-    MemoryKind::weights,     MemoryKind::gradients,  MemoryKind::optimizer, MemoryKind::averages,
-    MemoryKind::other,       MemoryKind::key_values, MemoryKind::casts,     MemoryKind::batches,
-    MemoryKind::activations, MemoryKind::temporaries};
+    MemoryKind::workspaces, MemoryKind::weights,     MemoryKind::gradients,  MemoryKind::optimizer,
+    MemoryKind::averages,   MemoryKind::other,       MemoryKind::key_values, MemoryKind::casts,
+    MemoryKind::batches,    MemoryKind::activations, MemoryKind::temporaries};
 
 size_t rank(MemoryKind kind) {
   return static_cast<size_t>(std::find(kOrder.begin(), kOrder.end(), kind) - kOrder.begin());

@@ -268,9 +268,9 @@ Table prediction_table(const Anatomy& anatomy) {
   };
   const auto& predicted = anatomy.predicted->at_peak;
   const auto& measured = anatomy.memory.as_tagged;
-  for (const MemoryKind kind :
-       {MemoryKind::weights, MemoryKind::gradients, MemoryKind::optimizer, MemoryKind::averages,
-        MemoryKind::casts, MemoryKind::key_values, MemoryKind::batches, MemoryKind::other}) {
+  for (const MemoryKind kind : {MemoryKind::weights, MemoryKind::gradients, MemoryKind::optimizer,
+                                MemoryKind::averages, MemoryKind::casts, MemoryKind::key_values,
+                                MemoryKind::batches, MemoryKind::workspaces, MemoryKind::other}) {
     const auto i = static_cast<size_t>(kind);
     row(std::string(name(kind)), predicted.at(i), measured.at(i));
   }

@@ -21,12 +21,13 @@ enum class MemoryKind : uint8_t {
   batches,      // collated, before the step or in it
   activations,  // made by forward and kept for backward
   temporaries,  // of one operator, or of the update
+  workspaces,   // of a device's libraries, in predictions alone
 };
-constexpr size_t kNumMemoryKinds = 10;
+constexpr size_t kNumMemoryKinds = 11;
 
 constexpr std::array<std::string_view, kNumMemoryKinds> kMemoryKindNames = {
-    "other", "weights",    "gradients", "optimizer",   "averages",
-    "casts", "key_values", "batches",   "activations", "temporaries"};
+    "other",      "weights", "gradients",   "optimizer",   "averages",  "casts",
+    "key_values", "batches", "activations", "temporaries", "workspaces"};
 
 constexpr std::string_view name(MemoryKind kind) {
   return kMemoryKindNames[static_cast<size_t>(kind)];

@@ -2,6 +2,7 @@
 
 #include "tanren/base/text.h"
 #include "tanren/dry/arguments.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/dry/real_scope.h"
 #include "tanren/dry/trace_scope.h"
 
@@ -38,6 +39,14 @@ Sizes spatial(const c10::IValue& value, size_t dims = 2) {
   Sizes list = value.toIntVector();
   if (list.size() == 1) list.resize(dims, list[0]);
   return list;
+}
+
+// The order in which a device computes: channels last if one of both lies so.
+at::MemoryFormat device_format(const at::Tensor& input, const at::Tensor& weight) {
+  constexpr auto kNhwc = at::MemoryFormat::ChannelsLast;
+  const bool last = input.dim() == 4 && (input.suggest_memory_format() == kNhwc ||
+                                         weight.suggest_memory_format() == kNhwc);
+  return format_of(last);
 }
 
 // One call of a oneDNN convolution. The tensors are used for their shapes and strides alone.
@@ -274,7 +283,11 @@ Sizes convolution_sizes(c10::ArrayRef<c10::IValue> a) {
 }
 
 std::optional<Results> dry_convolution_shape(const Arguments& a) {
-  return Results{at::empty(convolution_sizes(a), tensor_in(a[0]).options())};
+  const at::Tensor input = tensor_in(a[0]), weight = tensor_in(a[1]);
+  if (has_cpu_kernels(input)) return Results{at::empty(convolution_sizes(a), input.options())};
+  const auto format = device_format(input, weight);
+  const at::Tensor own_input = input.contiguous(format), own_weight = weight.contiguous(format);
+  return Results{at::empty(convolution_sizes(a), input.options(), format)};
 }
 
 // mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
@@ -293,11 +306,29 @@ std::optional<Results> dry_convolution(const Arguments& a) {
   return Results{repeated(call, {{call.output_sizes(), format}}).front()};
 }
 
+// What a device's kernel makes. Its workspace depends on the algorithm that its library chooses.
+Results device_convolution_gradients(const Arguments& a) {
+  const at::Tensor input = tensor_in(a[1]), weight = tensor_in(a[2]);
+  const auto wanted = a[10].toBoolList();
+  const auto format = device_format(input, weight);
+  const at::Tensor gradient = tensor_in(a[0]).contiguous(format);
+  const at::Tensor own_input = input.contiguous(format), own_weight = weight.contiguous(format);
+  Results results(3, at::Tensor());
+  if (wanted[0]) results[0] = at::empty(input.sizes(), input.options(), format);
+  if (wanted[1]) results[1] = at::empty(weight.sizes(), weight.options(), format);
+  if (wanted[2]) {
+    const int64_t channels = a[7].toBool() ? weight.size(1) * a[9].toInt() : weight.size(0);
+    results[2] = at::empty({channels}, weight.options());
+  }
+  return results;
+}
+
 // convolution_backward(gradient, input, weight, bias_sizes, stride, padding, dilation, transposed,
 //                      output_padding, groups, output_mask)
 std::optional<Results> dry_convolution_backward(const Arguments& a) {
   const at::Tensor input = tensor_in(a[1]), weight = tensor_in(a[2]);
   const auto wanted = a[10].toBoolList();
+  if (!has_cpu_kernels(input)) return device_convolution_gradients(a);
   if (input.dim() != 4 || a[7].toBool()) return std::nullopt;
   if (input.scalar_type() == at::kHalf && wanted[1] && has_own_kernel()) return std::nullopt;
   Call call{.input = input,

@@ -85,6 +85,7 @@ Results sum(const Arguments& a) {
   const auto shape = at::meta::get_reduction_shape(x, dims.value_or(std::vector<int64_t>()), keep,
                                                    /*allow_empty_dims=*/false);
   const at::Tensor result = at::empty(shape, x.options().dtype(dtype));
+  if (!has_cpu_kernels(x)) return {result};  // a device's kernel casts each element
   // If `dtype` is not that of `x`, the iterator holds a cast of `x`.
   const auto over = at::meta::make_reduction_from_out_ty(x, result, dims_of(dims), keep, dtype);
   // torch's condition for a sum that it accumulates in fp32.
@@ -104,7 +105,8 @@ Results mean(const Arguments& a) {
   const auto shape = at::meta::get_reduction_shape(x, dims.value_or(std::vector<int64_t>()),
                                                    a[2].toBool(), /*allow_empty_dims=*/false);
   const at::Tensor result = at::empty(shape, x.options().dtype(dtype));
-  if (at::isReducedFloatingType(dtype)) {  // torch computes in fp32 and casts back
+  if (at::isReducedFloatingType(dtype) &&
+      has_cpu_kernels(x)) {  // torch computes in fp32 and casts back
     const at::Tensor own = x.to(at::kFloat);
     const at::Tensor wide = at::empty(shape, x.options().dtype(at::kFloat));
     const at::Tensor back = wide.to(dtype);
@@ -123,7 +125,7 @@ Results flash_attention(const Arguments& a) {
   const auto exact = query.options().dtype(at::toOpMathType(query.scalar_type()));
   const at::Tensor result = at::empty({n, tokens, heads, width}, query.options()).transpose(1, 2);
   const at::Tensor sums = at::empty({n, tokens, heads}, exact).transpose(1, 2);
-  if (c10::memoryProfilingEnabled() && query.numel() > 0) {
+  if (c10::memoryProfilingEnabled() && query.numel() > 0 && has_cpu_kernels(query)) {
     // What the kernel takes beside its results depends on the lengths and the threads, not on
     // samples and heads: a run of one head on zeros shows it in a part of the time.
     torch::jit::Stack stack(a.begin(), a.end());
@@ -162,6 +164,12 @@ Results group_norm(const Arguments& a) {
 
 Results like_first(const Arguments& a) { return {at::empty_like(tensor_in(a[0]))}; }
 
+// native_dropout_backward(gradient, mask, scale): one kernel on a device, two products on the CPU.
+std::optional<Results> dropout_backward(const Arguments& a) {
+  if (has_cpu_kernels(tensor_in(a[0]))) return std::nullopt;
+  return like_first(a);
+}
+
 // mkldnn_rnn_layer(input [tokens, n, width], 4 weights, hx, cx, reverse, batch_sizes, mode,
 //                  hidden_size, …)
 Results recurrent_layer(const Arguments& a) {
@@ -177,6 +185,12 @@ constexpr std::array<std::string_view, 6> kShapeOnly = {
     "convolution",       "flip", "hardswish", "mkldnn_rnn_layer", "native_batch_norm",
     "native_group_norm",
 };
+
+// Whether a dry run stands for a device whose convolution this is: the CPU's would not show its
+// memory.
+bool is_device_convolution(std::string_view name, const c10::IValue& input) {
+  return name == "convolution" && !has_cpu_kernels(input.toTensor());
+}
 
 const std::map<std::string_view, ShapeFunction>& known() {
   static const std::map<std::string_view, ShapeFunction> functions = {
@@ -201,6 +215,7 @@ const std::map<std::string_view, ShapeFunction>& known() {
       {"mkldnn_convolution", dry_convolution},
       {"mkldnn_rnn_layer", recurrent_layer},
       {"native_batch_norm", batch_norm},
+      {"native_dropout_backward", dropout_backward},
       {"native_group_norm", group_norm},
       {"native_layer_norm", layer_norm},
       {"native_layer_norm_backward", layer_norm_backward},
@@ -234,8 +249,12 @@ bool run_dry_operator(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   if (found == known().end()) return false;
   const bool shape_only =
       std::find(kShapeOnly.begin(), kShapeOnly.end(), found->first) != kShapeOnly.end();
-  if (shape_only && c10::memoryProfilingEnabled()) return false;
-  const auto arguments = torch::jit::pop(stack, op.schema().arguments().size());
+  const size_t count = op.schema().arguments().size();
+  if (shape_only && c10::memoryProfilingEnabled() &&
+      !is_device_convolution(found->first, torch::jit::peek(stack, 0, count))) {
+    return false;
+  }
+  const auto arguments = torch::jit::pop(stack, count);
   auto results = found->second(arguments);
   for (const auto& value : results ? *results : arguments) stack.push_back(value);
   return results.has_value();

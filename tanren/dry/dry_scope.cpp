@@ -1,9 +1,11 @@
 #include "tanren/dry/dry_scope.h"
 
+#include "tanren/dry/device_autocast.h"
 #include "tanren/dry/dry_observer.h"
 #include "tanren/dry/dry_operators.h"
 #include "tanren/dry/real_scope.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
@@ -32,6 +34,7 @@ struct State {
   DryObserver* observer = nullptr;
   int64_t real_bytes = 0;
   bool within_dry = false;  // an operator on tensors without memory is running
+  c10::DeviceType device = c10::kCPU;
 };
 thread_local State state;
 
@@ -132,9 +135,10 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
   keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kDryKey);
   const bool on_dry = keys.has_backend(c10::BackendComponent::MetaBit);
   // CPU tensors bring autocast's key. Dry tensors have another backend's keys, so it is added here.
+  const auto casts = state.device == c10::kCPU ? kAutocast : kDeviceAutocast;
   if (on_dry && !c10::impl::tls_is_dispatch_key_excluded(kAutocast) &&
-      op.hasKernelForDispatchKey(kAutocast)) {
-    keys = keys.add(kAutocast);
+      op.hasKernelForDispatchKey(casts)) {
+    keys = keys.add(casts);
   }
   const bool outer = std::exchange(state.within_dry, state.within_dry || on_dry);
   const auto leave = c10::make_scope_exit([outer] { state.within_dry = outer; });
@@ -179,6 +183,7 @@ class Silence final : public c10::WarningHandler {
 
 struct DryScope::Impl {
   std::vector<torch::Library> libraries;
+  bool flash_before = at::globalContext().userEnabledFlashSDP();
 };
 
 DryScope::DryScope(DryObserver* observer, int64_t real_bytes) : impl_(std::make_unique<Impl>()) {
@@ -197,9 +202,22 @@ DryScope::DryScope(DryObserver* observer, int64_t real_bytes) : impl_(std::make_
   c10::impl::tls_set_dispatch_key_included(kDryKey, true);
 }
 
+DryScope::DryScope(c10::DeviceType device, DryObserver* observer) : DryScope(observer) {
+  state.device = device;
+  if (device == c10::kCPU) return;
+  register_device_autocast();
+  // Of torch's fused attention only CUDA's keeps what the CPU's does.
+  if (device != c10::kCUDA) at::globalContext().setSDPUseFlash(false);
+}
+
 DryScope::~DryScope() {
   c10::impl::tls_set_dispatch_key_included(kDryKey, false);
+  at::globalContext().setSDPUseFlash(impl_->flash_before);
   state = {};
+}
+
+c10::DeviceType kernels_of(const at::Tensor& tensor) {
+  return state.device != c10::kCPU && is_dry(tensor) ? state.device : tensor.device().type();
 }
 
 void note_dry_forward(int64_t multiply_adds, int64_t gradients) {

@@ -30,6 +30,9 @@ class DryScope {
   // New tensors of fewer than `real_bytes` bytes are real and hold values, except for the results
   // of operators on tensors without memory.
   explicit DryScope(DryObserver* observer = nullptr, int64_t real_bytes = 0);
+  // A run that stands for one on `device`: operators keep and take what they do there, with CUDA's
+  // lists of casts, though the tensors report the CPU.
+  explicit DryScope(c10::DeviceType device, DryObserver* observer = nullptr);
   ~DryScope();
   DryScope(const DryScope&) = delete;
   DryScope& operator=(const DryScope&) = delete;
@@ -49,5 +52,11 @@ void note_dry_forward(int64_t multiply_adds, int64_t gradients = 2);
 inline bool is_dry(const at::Tensor& tensor) {
   return tensor.defined() && tensor.key_set().has_backend(c10::BackendComponent::MetaBit);
 }
+
+// The device whose kernels compute on `tensor`: its own, or in a dry run the one that the run stands
+// for.
+c10::DeviceType kernels_of(const at::Tensor& tensor);
+// Whether they are the CPU's, which are our own. Whatever chooses a kernel asks here.
+inline bool has_cpu_kernels(const at::Tensor& tensor) { return kernels_of(tensor) == c10::kCPU; }
 
 }  // namespace tanren

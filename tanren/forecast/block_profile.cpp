@@ -7,6 +7,7 @@
 #include "tanren/dry/forward_work.h"
 #include "tanren/dry/trace_scope.h"
 #include "tanren/forecast/block_watch.h"
+#include "tanren/forecast/dry_step.h"
 #include "tanren/forecast/generator_scope.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/precision/half_convolution.h"
@@ -69,7 +70,7 @@ ModelBlocks block_profile(const Plan& given, const std::function<Task()>& make_t
   if (plan.device.device == "cpu") enable_half_convolution();
   const TraceScope tracing;
   ForwardWork work;
-  const DryScope dry(&work);
+  const DryScope dry(device_type(plan), &work);
   const Parts parts{.plan = plan};
   Task task = make_task();
   if (!task.facts.runs_dry) throw NeedsValues("the task says that it cannot run without values");

@@ -19,6 +19,11 @@ ThreadsScope::ThreadsScope(int64_t threads) : before_(at::get_num_threads()) {
 
 ThreadsScope::~ThreadsScope() { at::set_num_threads(before_); }
 
+c10::DeviceType device_type(const Plan& plan) {
+  if (plan.device.device == "cpu") return c10::kCPU;
+  return plan.device.device.starts_with("cuda") ? c10::kCUDA : c10::kPrivateUse1;
+}
+
 void use_kernels_of(const Plan& plan) {
   if (plan.device.device == "cpu") enable_half_convolution();
 }
@@ -94,6 +99,12 @@ MemoryPrediction traced_peak(const MemoryTrace& trace, size_t before) {
   std::sort(result.blocks.begin(), result.blocks.end(),
             [](const auto& a, const auto& b) { return a.held_bytes > b.held_bytes; });
   return result;
+}
+
+void add_workspaces(MemoryPrediction& prediction, const Plan& plan, bool trains) {
+  const int64_t bytes = (trains ? 2 : 1) * plan.device.workspace_bytes;
+  prediction.peak_bytes += bytes;
+  prediction.at_peak.at(static_cast<size_t>(MemoryKind::workspaces)) += bytes;
 }
 
 void add_batches(MemoryPrediction& prediction, int64_t bytes) {

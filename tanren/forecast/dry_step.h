@@ -6,6 +6,8 @@
 #include "tanren/dry/memory_trace.h"
 #include "tanren/forecast/predict.h"
 
+#include <c10/core/DeviceType.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -23,6 +25,9 @@ class ThreadsScope {
   int before_;
 };
 
+// The device that the plan's dry runs stand for.
+c10::DeviceType device_type(const Plan& plan);
+
 // Selects the kernels that the run will use (apply_device_plan).
 void use_kernels_of(const Plan& plan);
 
@@ -38,6 +43,10 @@ int64_t sample_bytes(const Batch& sample, const Plan& plan);
 
 // The largest sum of bytes from event `before` on, and what was alive then.
 MemoryPrediction traced_peak(const MemoryTrace& trace, size_t before);
+
+// Adds what the device's libraries keep for the program's thread and, in a run that trains, for the
+// one in which autograd goes backward.
+void add_workspaces(MemoryPrediction& prediction, const Plan& plan, bool trains = true);
 
 // Adds batches that are alive all the time.
 void add_batches(MemoryPrediction& prediction, int64_t bytes);

@@ -197,7 +197,7 @@ MemoryPrediction StepPredictor::dry_step(const Plan& given, int64_t length) cons
   const Collated one = collated(dataset_, {0});
   const TraceScope tracing;
   ForwardWork work;
-  const DryScope dry(&work);
+  const DryScope dry(device_type(given), &work);
   const Parts parts{.plan = plan};
   RunState run = build_run_state(make_dry_task(), parts);
   const size_t before = tracing.trace().size();
@@ -219,6 +219,7 @@ MemoryPrediction StepPredictor::dry_step(const Plan& given, int64_t length) cons
   if (length > 0 && sequence_length(one.batch) > 0)
     bytes = bytes * length / sequence_length(one.batch);
   add_batches(result, missing * bytes);
+  add_workspaces(result, plan);
   return result;
 }
 
@@ -284,7 +285,7 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples, bool t
   use_kernels_of(plan);
   const Collated one = collated(dataset_, {0});
   const TraceScope tracing;
-  const DryScope dry;
+  const DryScope dry(device_type(plan));
   const Parts parts{.plan = plan};
   const RunState run = build_run_state(make_dry_task(), parts, trains);
   check_predicts(run.task);
@@ -309,7 +310,9 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples, bool t
   for (const at::Tensor& buffer : run.task.module->buffers()) {
     if (trains) kept += buffer.numel() * static_cast<int64_t>(buffer.element_size());
   }
-  return traced_peak(tracing.trace(), before).peak_bytes + kept;
+  MemoryPrediction result = traced_peak(tracing.trace(), before);
+  add_workspaces(result, plan, trains);
+  return result.peak_bytes + kept;
 }
 
 }  // namespace tanren

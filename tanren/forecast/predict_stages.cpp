@@ -149,7 +149,7 @@ std::vector<StagePrediction> StagesPredictor::of(const PipelineCut& cut) {
   use_kernels_of(plan_);
   std::vector<StagePlan> stages;
   {
-    const DryScope dry;
+    const DryScope dry(device_type(plan_));
     stages = stage_plans(blocks_, cut, *make_task_().module);
   }
   std::vector<StagePrediction> predictions;
@@ -171,7 +171,7 @@ StagesPredictor::Known StagesPredictor::run(const StagePlan& stage,
   Plan plan = plan_;
   plan.parallel.rank = stage.stage * plan.parallel.data_size();
   const TraceScope tracing;
-  const DryScope dry;
+  const DryScope dry(device_type(plan_));
   Task task = make_task_();
   const size_t made = tracing.size();
   Parts parts{.plan = plan};
@@ -207,6 +207,7 @@ StagesPredictor::Known StagesPredictor::run(const StagePlan& stage,
   known.prediction.whole_bytes = bytes_at(trace, made);
   known.prediction.start_bytes = most_before(trace, start);
   add_batches(known.prediction.step, (samples_ - samples) * sample_bytes(one_.batch, plan));
+  add_workspaces(known.prediction.step, plan);
   return known;
 }
 

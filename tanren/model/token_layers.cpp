@@ -1,5 +1,6 @@
 #include "tanren/model/token_layers.h"
 
+#include "tanren/dry/dry_scope.h"
 #include "tanren/model/init.h"
 
 #include <ATen/ATen.h>
@@ -39,7 +40,7 @@ class NarrowEmbedding : public torch::autograd::Function<NarrowEmbedding> {
 }  // namespace
 
 at::Tensor Embedding::forward(const at::Tensor& ids, bool sparse_gradient) const {
-  const bool is_narrow = weight_.element_size() < 4 && !weight_.is_cuda();
+  const bool is_narrow = weight_.element_size() < 4 && kernels_of(weight_) != at::kCUDA;
   if (is_narrow && !sparse_gradient) return NarrowEmbedding::apply(weight_, ids, padding_);
   return at::embedding(weight_, ids, padding_, /*scale_grad_by_freq=*/false, sparse_gradient);
 }

@@ -1,5 +1,6 @@
 #include "tanren/ops/attention.h"
 
+#include "tanren/dry/dry_scope.h"
 #include "tanren/ops/blocked_attention.h"
 #include "tanren/ops/dropout_mask.h"
 
@@ -36,7 +37,7 @@ at::Tensor causal_attention(const at::Tensor& qkv, int64_t num_heads, double p, 
                             bool training, bool fused_dropout) {
   if (!training || p == 0) return fused_attention(qkv, num_heads, 0);
   if (fused_dropout) return fused_attention(qkv, num_heads, p);
-  if (!qkv.device().is_cpu()) {
+  if (!has_cpu_kernels(qkv)) {
     return causal_attention_reference(qkv, num_heads, p, site, training);
   }
   return blocked_attention(qkv, {}, {}, {num_heads, p, site, /*causal=*/true, {}});

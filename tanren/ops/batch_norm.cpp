@@ -197,7 +197,7 @@ bool is_ours(const at::Tensor& x, const BatchNormCall& call) {
   const auto wide = [](const at::Tensor& t) {
     return t.scalar_type() == at::kFloat && t.is_contiguous();
   };
-  return call.training && x.device().is_cpu() && x.dim() == 4 && fits(x) && fits(call.residual) &&
+  return call.training && has_cpu_kernels(x) && x.dim() == 4 && fits(x) && fits(call.residual) &&
          !x.is_contiguous() && x.numel() > x.size(1) &&
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16) && wide(call.weight) &&
          wide(call.bias) && wide(call.running_mean) && wide(call.running_var);

@@ -140,7 +140,7 @@ bool is_ours(const at::Tensor& x, const at::Tensor& weight) {
   const bool bf16 = at::autocast::is_autocast_enabled(at::kCPU)
                         ? at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16
                         : x.scalar_type() == at::kBFloat16;
-  return bf16 && x.device().is_cpu() && x.dim() == 4 && x.numel() > 0 &&
+  return bf16 && has_cpu_kernels(x) && x.dim() == 4 && x.numel() > 0 &&
          at::GradMode::is_enabled() && weight.requires_grad() &&
          (x.suggest_memory_format() == kNhwc || weight.suggest_memory_format() == kNhwc);
 }

@@ -82,7 +82,7 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels)
   // torch's operator shows the observer of a dry run (a table of layers) where the loss begins. A
   // dry run whose memory is recorded needs our kernel's own allocations.
   const bool is_table = is_dry(logits) && !c10::memoryProfilingEnabled();
-  if (!logits.device().is_cpu() || is_table) return cross_entropy_sum_reference(logits, labels);
+  if (!has_cpu_kernels(logits) || is_table) return cross_entropy_sum_reference(logits, labels);
   return CrossEntropyFunction::apply(logits, labels);
 }
 

@@ -62,7 +62,7 @@ namespace {
 std::pair<at::Tensor, at::Tensor> dropout_with_mask(const at::Tensor& x, double p, uint64_t site) {
   const RandomScope& scope = scope_for(x.sizes(), p);
   const double scale = 1 / (1 - p);
-  if (!x.device().is_cpu() || !x.is_contiguous()) {
+  if (!has_cpu_kernels(x) || !x.is_contiguous()) {
     const at::Tensor mask = dropout_mask(x.sizes(), p, site, x.device());
     return {at::native_dropout_backward(x, mask, scale), mask};
   }
@@ -173,7 +173,7 @@ class AddDropoutFunction : public torch::autograd::Function<AddDropoutFunction> 
 // the one that the arithmetic uses.
 bool adds_in_one_pass(const at::Tensor& residual, const at::Tensor& x) {
   const auto wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  return x.device().is_cpu() && residual.device().is_cpu() && x.sizes() == residual.sizes() &&
+  return has_cpu_kernels(x) && has_cpu_kernels(residual) && x.sizes() == residual.sizes() &&
          x.is_contiguous() && residual.is_contiguous() && residual.scalar_type() == wide;
 }
 

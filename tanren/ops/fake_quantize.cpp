@@ -124,8 +124,8 @@ class FakeQuantizeFunction : public torch::autograd::Function<FakeQuantizeFuncti
     context->saved_data["low"] = low;
     context->saved_data["high"] = high;
     context->saved_data["factor"] = factor;
-    return x.device().is_cpu() ? faked_on_cpu(x, scale, {low, high})
-                               : faked_by_torch(x, scale, {low, high});
+    return has_cpu_kernels(x) ? faked_on_cpu(x, scale, {low, high})
+                              : faked_by_torch(x, scale, {low, high});
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
@@ -135,7 +135,7 @@ class FakeQuantizeFunction : public torch::autograd::Function<FakeQuantizeFuncti
     const StepBounds bounds{context->saved_data["low"].toInt(),
                             context->saved_data["high"].toInt()};
     const double factor = context->saved_data["factor"].toDouble();
-    const bool kernel = x.device().is_cpu() && !at::GradMode::is_enabled();
+    const bool kernel = has_cpu_kernels(x) && !at::GradMode::is_enabled();
     FakeGradients made = kernel ? unfaked_on_cpu(gradients[0].contiguous(x.suggest_memory_format()),
                                                  x, scale, bounds)
                                 : unfaked_by_torch(gradients[0], x, scale, bounds);

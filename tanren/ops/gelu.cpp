@@ -51,7 +51,7 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
 }  // namespace
 
 at::Tensor gelu_tanh(const at::Tensor& x) {
-  if (x.device().is_cpu() && x.scalar_type() == at::kBFloat16) return GeluFunction::apply(x);
+  if (has_cpu_kernels(x) && x.scalar_type() == at::kBFloat16) return GeluFunction::apply(x);
   return at::gelu(x, /*approximate=*/"tanh");
 }
 

@@ -108,7 +108,7 @@ std::pair<at::Tensor, Gradients> pass_over(const OutputHead& head, const Wanted&
   const MemoryScope memory(MemoryKind::temporaries);
   const int64_t rows = head.states.size(0), classes = head.weight.size(0);
   const auto wide = wide_type(head.states.scalar_type());
-  const bool fused = head.smoothing == 0 && head.states.device().is_cpu();
+  const bool fused = head.smoothing == 0 && has_cpu_kernels(head.states);
   const double fused_seed = fused && wanted.any() && !is_dry(seed) ? seed.item<double>() : 0;
   Gradients gradients;
   if (wanted.states) gradients.states = at::empty(head.states.sizes(), head.states.options());

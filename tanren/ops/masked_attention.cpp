@@ -1,5 +1,6 @@
 #include "tanren/ops/masked_attention.h"
 
+#include "tanren/dry/dry_scope.h"
 #include "tanren/ops/blocked_attention.h"
 #include "tanren/ops/dropout_mask.h"
 
@@ -35,7 +36,7 @@ at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::
     const auto added = bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
     return merge(at::scaled_dot_product_attention(heads(q), heads(k), heads(v), added));
   }
-  if (q.device().is_cpu()) {
+  if (has_cpu_kernels(q)) {
     const at::Tensor added =
         bias.defined() ? bias.detach().to(at::kFloat).view({n, length}).contiguous() : bias;
     return blocked_attention(q, k, v, {num_heads, p, site, /*causal=*/false, added});

@@ -1,5 +1,7 @@
 #include "tanren/optimizer/element_optimizer.h"
 
+#include "tanren/dry/dry_scope.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -91,7 +93,7 @@ class ElementOptimizer final : public TensorOptimizer {
 
   void apply(const TensorLists& lists, const ElementUpdate& update) const {
     const at::Tensor& one = lists.parameters.front();  // a group has one dtype and device
-    const bool by_element = way_ == Way::automatic && one.is_cpu() &&
+    const bool by_element = way_ == Way::automatic && has_cpu_kernels(one) &&
                             (one.scalar_type() == at::kFloat || one.scalar_type() == at::kDouble);
     if (by_element) {
       rule_->apply_elements(lists, update);

@@ -6,6 +6,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/optimizer/parameter_values.h"
 
 #include <ATen/ATen.h>
@@ -236,7 +237,7 @@ void call_fused(const TensorLists& lists, const std::function<void(const TensorL
   const auto is_narrow = [](const at::Tensor& tensor) { return tensor.element_size() < 4; };
   if (lists.parameters.empty()) return;
   const at::Tensor& one = lists.parameters.front();
-  if (!is_narrow(one) || at::Device(one.device()).is_cuda()) return kernel(lists);
+  if (!is_narrow(one) || kernels_of(one) == at::kCUDA) return kernel(lists);
   for (size_t i = 0; i < lists.parameters.size(); ++i) {
     TensorLists kept;
     kept.append(lists, i);

@@ -1,6 +1,7 @@
 #include "tanren/optimizer/muon.h"
 
 #include "tanren/base/names.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/optimizer/adamw.h"
 #include "tanren/optimizer/group.h"
 
@@ -78,7 +79,7 @@ class Muon final : public TensorOptimizer {
 at::Tensor orthogonalised(const at::Tensor& matrix, int64_t steps) {
   // The reference implementation's coefficients and floor, chosen there for a steep slope at 0.
   constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315, kFloor = 1e-7;
-  const bool narrow = !matrix.is_cpu() && matrix.scalar_type() != at::kDouble;
+  const bool narrow = !has_cpu_kernels(matrix) && matrix.scalar_type() != at::kDouble;
   const bool is_tall = matrix.size(0) > matrix.size(1);
   at::Tensor x = narrow ? matrix.to(at::kBFloat16) : matrix;
   if (is_tall) x = x.t();

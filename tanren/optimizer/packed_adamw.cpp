@@ -204,8 +204,8 @@ class PackedAdamW final : public TensorOptimizer {
 
   void update(const at::Tensor& parameter, const at::Tensor& gradient, Moments& moments,
               const MomentNumbers& numbers, uint32_t step, uint32_t begin) {
-    if (is_dry(parameter)) return;
-    if (way_ == Way::foreach || !parameter.is_cpu()) {
+    if (is_dry(parameter) && has_cpu_kernels(parameter)) return;
+    if (way_ == Way::foreach || !has_cpu_kernels(parameter)) {
       update_by_operations(parameter, gradient, moments, numbers, step, begin);
     } else if (options_.state == "bf16") {
       half_moment_elements(

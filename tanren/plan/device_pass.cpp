@@ -24,6 +24,16 @@ int64_t index_of_rank(const RunConfig& config, const Machine& machine) {
   return machine.local_rank % std::max<int64_t>(machine.accelerators.count(), 1);
 }
 
+// What torch gives cuBLAS for each thread and stream: more on Hopper and datacentre Blackwell, and
+// the setting that determinism takes is as much.
+int64_t workspace_of(const Accelerators& there, int64_t index, bool deterministic) {
+  if (there.kind != "cuda") return 0;
+  const bool is_known = index < std::ssize(there.capabilities);
+  const int64_t major = is_known ? there.capabilities[static_cast<size_t>(index)] : 0;
+  const bool large = deterministic || major == 0 || major == 9 || major == 10;
+  return large ? int64_t{32} << 20 : (int64_t{8} << 20) + (int64_t{128} << 10);
+}
+
 }  // namespace
 
 std::string DevicePlan::text() const {
@@ -68,6 +78,8 @@ void plan_device(const Request& request, Plan& plan) {
   }
   plan.device.device = device;
   plan.device.names = there.names;
+  plan.device.workspace_bytes =
+      device == "cpu" ? 0 : workspace_of(there, name->index, config.run.deterministic);
   plan.lines.push_back({"device", device, source, reason});
 }
 

@@ -24,6 +24,8 @@ struct Accelerators {
   bool bf16 = false;           // they compute bf16 in hardware
   // Of each, by index: "NVIDIA H100 80GB HBM3"; fewer than there are devices if some are unknown.
   std::vector<std::string> names = {};
+  // Of each, by index: the first number of CUDA's compute capability; 0 or missing: unknown.
+  std::vector<int64_t> capabilities = {};
 
   int64_t count() const { return std::ssize(bytes); }
   // The kind in messages.
@@ -101,6 +103,8 @@ struct DevicePlan {
   int64_t threads = 1;         // of one rank
   bool deterministic = false;
   std::vector<std::string> names = {};  // of this machine's accelerators, by index
+  // Of the device, that its matrix products keep for each thread of the host that starts them.
+  int64_t workspace_bytes = 0;
 
   // The device, with its name if that is known: "cuda:1 (NVIDIA H100 80GB HBM3)".
   std::string text() const;

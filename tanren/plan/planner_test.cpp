@@ -78,6 +78,25 @@ TEST(MemoryPass, stands_aside_for_the_address_sanitizer_even_if_asked) {
   expect_contains(given.line("allocator"), "default|planned|a cache would hide a use after free");
 }
 
+TEST(DevicePass, tells_the_workspace_of_each_capability) {
+  Given given;
+  given.machine.accelerators.bytes = {0, 0, 0, 0};
+  given.machine.accelerators.capabilities = {9, 8, 0};  // the last is not known at all
+  const auto workspace = [&](const std::string& device) {
+    given.config.run.device = device;
+    return given.plan().device.workspace_bytes;
+  };
+  EXPECT_EQ(workspace("cuda:0"), 32 << 20);
+  EXPECT_EQ(workspace("cuda:1"), (8 << 20) + (128 << 10));
+  EXPECT_EQ(workspace("cuda:2"), 32 << 20);
+  EXPECT_EQ(workspace("cuda:3"), 32 << 20);
+  EXPECT_EQ(workspace("cpu"), 0);
+  given.config.run.deterministic = true;
+  EXPECT_EQ(workspace("cuda:1"), 32 << 20) << "CUBLAS_WORKSPACE_CONFIG";
+  given.machine.accelerators.kind = "sim";
+  EXPECT_EQ(workspace("sim:1"), 0);
+}
+
 TEST(MemoryPass, on_an_accelerator_the_limit_is_a_share_also_where_bytes_are_asked) {
   Given given;
   given.machine.accelerators.bytes = {int64_t{80} << 30, int64_t{16} << 30};

@@ -23,12 +23,13 @@ namespace tanren {
 
 namespace {
 
-// Memory and name of each device, read from the driver without a context on any: torch's own query
+// Memory, name and capability of each device, read from the driver without a context on any: torch's own query
 // would make one, and its allocator would then read its settings before the plan has written them.
 Accelerators of_driver(int64_t count) {
   Accelerators found;
   found.bytes.resize(static_cast<size_t>(count), 0);
   found.names.resize(static_cast<size_t>(count));
+  found.capabilities.resize(static_cast<size_t>(count), 0);
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return found;
   const auto start = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
@@ -36,6 +37,9 @@ Accelerators of_driver(int64_t count) {
   const auto total =
       reinterpret_cast<int (*)(size_t*, int)>(::dlsym(driver, "cuDeviceTotalMem_v2"));
   const auto name = reinterpret_cast<int (*)(char*, int, int)>(::dlsym(driver, "cuDeviceGetName"));
+  const auto attribute =
+      reinterpret_cast<int (*)(int*, int, int)>(::dlsym(driver, "cuDeviceGetAttribute"));
+  constexpr int kCapabilityMajor = 75;
   if (start == nullptr || get == nullptr || total == nullptr || start(0) != 0) return found;
   for (int64_t i = 0; i < count; ++i) {
     int device = 0;
@@ -47,6 +51,10 @@ Accelerators of_driver(int64_t count) {
     std::array<char, 256> text{};
     if (name != nullptr && name(text.data(), static_cast<int>(text.size()) - 1, device) == 0) {
       found.names[static_cast<size_t>(i)] = text.data();
+    }
+    int major = 0;
+    if (attribute != nullptr && attribute(&major, kCapabilityMajor, device) == 0) {
+      found.capabilities[static_cast<size_t>(i)] = major;
     }
   }
   return found;  // the driver stays loaded: torch is about to use it

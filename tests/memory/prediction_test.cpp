@@ -9,6 +9,7 @@
 #include "tanren/model/resnet.h"
 #include "tanren/model/supervised.h"
 #include "tanren/model/vgg.h"
+#include "tanren/precision/autocast_scope.h"
 #include "tanren/precision/half_convolution.h"
 
 #include <fmt/format.h>
@@ -296,6 +297,64 @@ TEST(DryScope, a_convolution_too_large_to_try_takes_what_smaller_ones_tell) {
       expect_real_peaks_of(c, tolerance);
     }
   }
+}
+
+TEST(DryScope, of_a_device_has_its_kernels_though_tensors_report_the_cpu) {
+  const at::Tensor real = at::ones({2});
+  for (const auto device : {at::kCPU, at::kCUDA, at::kPrivateUse1}) {
+    const DryScope dry(device);
+    const at::Tensor x = at::ones({2});
+    EXPECT_TRUE(x.is_cpu());
+    EXPECT_EQ(kernels_of(x), device);
+    EXPECT_EQ(has_cpu_kernels(x), device == at::kCPU);
+    EXPECT_TRUE(has_cpu_kernels(real));
+  }
+  const DryScope dry;
+  EXPECT_TRUE(has_cpu_kernels(at::ones({2})));
+}
+
+// CUDA's autocast computes a softmax in fp32, the CPU's in the dtype that it gets.
+TEST(DryScope, of_a_device_casts_by_cudas_lists) {
+  PrecisionPlan precision;
+  precision.mode = Mode::bf16;
+  precision.patch_torch_functions = true;
+  for (const auto device : {at::kCPU, at::kCUDA, at::kCPU}) {
+    const DryScope dry(device);
+    const AutocastScope autocast(at::kCPU, precision);
+    const at::Tensor x = at::ones({4, 4});
+    const at::Tensor product = at::mm(x, x);
+    EXPECT_EQ(product.scalar_type(), at::kBFloat16);
+    EXPECT_EQ(at::softmax(product, -1).scalar_type(),
+              device == at::kCPU ? at::kBFloat16 : at::kFloat);
+  }
+}
+
+TEST(DryScope, of_a_device_takes_for_a_convolution_its_results_alone) {
+  const Convolution c{2, 17, 40, 31, 33};
+  const DryScope dry(at::kCUDA);
+  const auto said = convolution_peaks(c);
+  EXPECT_EQ(said.first, 4 * 2 * 33 * 40 * 31);
+  EXPECT_EQ(said.second, 4 * (2 * 17 * 40 * 31 + 33 * 17 * 9));
+}
+
+TEST_F(PredictionTest, of_a_device_adds_a_workspace_for_each_thread_that_computes) {
+  const auto config = small("mlp", "bf16");
+  const auto dataset = open_dataset(config.data.train, "data.train");
+  const StepPredictor predictor([&] { return build_task(config, ModelRegistry(), *dataset); },
+                                *dataset);
+  Plan plan = TinyRun(config, dataset.get(), std::nullopt).parts.plan;
+  plan.device.device = "cuda:0";
+  const MemoryPrediction without = predictor.step(plan);
+  const int64_t evaluation = predictor.evaluation_peak(plan, 4);
+  const int64_t alone = predictor.evaluation_peak(plan, 4, /*trains=*/false);
+  plan.device.workspace_bytes = 1000;
+  const MemoryPrediction with = predictor.step(plan);
+  const auto workspaces = static_cast<size_t>(MemoryKind::workspaces);
+  EXPECT_EQ(without.at_peak.at(workspaces), 0);
+  EXPECT_EQ(with.at_peak.at(workspaces), 2000);
+  EXPECT_EQ(with.peak_bytes, without.peak_bytes + 2000);
+  EXPECT_EQ(predictor.evaluation_peak(plan, 4), evaluation + 2000);
+  EXPECT_EQ(predictor.evaluation_peak(plan, 4, /*trains=*/false), alone + 1000);
 }
 
 TEST(DryScope, a_model_that_asks_for_values_is_told_so) {
