@@ -56,7 +56,7 @@ class TorchScript : public ::testing::Test {
 };
 
 TEST_F(TorchScript, a_file_that_is_none_is_refused_by_its_name) {
-  for (const std::string file : {folder_.file("text.pt", "no archive"), std::string("absent.pt")}) {
+  for (const std::string& file : {folder_.file("text.pt", "no archive"), std::string("absent.pt")}) {
     const std::string error = error_of<ConfigError>(
         [&] { ModelRegistry().make(options(file), kPictures); });
     TANREN_EXPECT_CONTAINS(error, file + " cannot be read as a TorchScript file");
