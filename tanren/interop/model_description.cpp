@@ -52,6 +52,7 @@ RunConfig kept_of(const RunConfig& resolved) {
   kept.model.init_from.clear();
   kept.model.from_hf.clear();
   kept.model.perceptual.clear();  // a term of training
+  kept.model.path.clear();        // a program, which only the user may name
   kept.model.init_skip.clear();
   kept.model.init_rename.clear();
   kept.model.freeze.clear();
@@ -263,6 +264,15 @@ void refuse_description(const fs::path& file, const std::string& what) {
                     "; export the model again");
 }
 
+namespace {
+
+// Whether the file itself does, and not only a key of the user beside it.
+bool names_program(const std::string& text, const fs::path& file, const KnownKinds& known) {
+  return !parse_config(text, file.string(), fs::current_path(), {}, known).model.path.empty();
+}
+
+}  // namespace
+
 bool describes_model(const Metadata& metadata) { return metadata.count(kVersionKey) > 0; }
 
 ModelDescription description_of(const Metadata& metadata, const fs::path& file,
@@ -290,6 +300,9 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
   config.model.init_from.clear();
   config.model.from_hf.clear();
   config.model.perceptual.clear();
+  if (!config.model.path.empty() && names_program(text, file, known)) {
+    refuse_description(file, "names a program to load as its model");
+  }
   if (has_8_bits) run_in_8_bits(config, file);
   read_info(object_of(metadata, "tanren.data", file), description, file);
   if (metadata.count("tanren.tokenizer") > 0) {

@@ -13,6 +13,7 @@
 #include "tanren/model/pix2pixhd.h"
 #include "tanren/model/resnet.h"
 #include "tanren/model/supervised.h"
+#include "tanren/model/torchscript.h"
 #include "tanren/model/vgg.h"
 
 #include <utility>
@@ -39,6 +40,7 @@ ModelRegistry::ModelRegistry() {
   add("resnet", resnet_task, kOfTheZoo);
   add("vgg", vgg_task, kOfTheZoo);
   add("pix2pixhd", pix2pixhd_task, kOfTheZoo);
+  add("torchscript", torchscript_task);
 }
 
 void ModelRegistry::add(std::string kind, Factory factory, KindTraits traits) {
