@@ -212,6 +212,7 @@ const std::vector<ModelKind>& model_kinds() {
        .tasks = {"classify", "next_token"},
        .no_use_to_tokens = {"outputs", "loss", "append_head"},
        .default_task = "classify"},
+      {.name = "package", .keys = {"path"}},
   };
   return kinds;
 }

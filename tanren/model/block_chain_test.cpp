@@ -161,7 +161,7 @@ std::string between_blocks(const ChainCase& item,
 }
 
 TEST(BlockChain, has_a_case_of_every_kind_with_blocks) {
-  std::set<std::string> covered = {"torchscript"};  // its modules are no blocks
+  std::set<std::string> covered = {"torchscript", "package"};  // their modules are no blocks
   for (const auto& item : chain_cases()) covered.insert(item.options.kind);
   for (const auto& kind : ModelRegistry().kinds()) EXPECT_EQ(covered.count(kind), 1u) << kind;
 }

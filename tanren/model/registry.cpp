@@ -10,6 +10,7 @@
 #include "tanren/model/gpt2.h"
 #include "tanren/model/lstm.h"
 #include "tanren/model/mlp.h"
+#include "tanren/model/package.h"
 #include "tanren/model/pix2pixhd.h"
 #include "tanren/model/resnet.h"
 #include "tanren/model/supervised.h"
@@ -41,6 +42,7 @@ ModelRegistry::ModelRegistry() {
   add("vgg", vgg_task, kOfTheZoo);
   add("pix2pixhd", pix2pixhd_task, kOfTheZoo);
   add("torchscript", torchscript_task);
+  add("package", package_kind);
 }
 
 void ModelRegistry::add(std::string kind, Factory factory, KindTraits traits) {

@@ -46,11 +46,11 @@ void fields_of_pix2pixhd(FieldList& add, ModelOptions& o) {
 
 void fields(FieldList& add, ModelOptions& o) {
   add("kind", &o.kind,
-      "mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, torchscript, or a name that the "
-      "program registered.");
+      "mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, torchscript, package, or a name "
+      "that the program registered.");
   add("path", &o.path, Identity::by_name,
-      "torchscript: the file of torch.jit.save, read at each start, relative to the config file. A "
-      "program: load only files that you trust.",
+      "torchscript: the file of torch.jit.save; package: the folder of tanren_export.py. Read at "
+      "each start, relative to the config file. A program: load only what you trust.",
       TextKind::file);
   add("hidden", &o.hidden, "mlp: widths of the hidden layers, each ≥ 1; [] is a linear model.");
   add("channels", &o.channels,

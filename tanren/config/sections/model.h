@@ -15,10 +15,10 @@ struct UnfreezeOptions {                // [[model.unfreeze]]
 };
 
 struct ModelOptions {
-  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, torchscript, or a name that the program
-  // registered
+  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, torchscript, package, or a name that
+  // the program registered
   std::string kind;
-  std::string path;                          // torchscript: the file; relative to the config file
+  std::string path;  // torchscript: the file; package: the folder; relative to the config file
   std::vector<int64_t> hidden = {128, 128};  // mlp: widths of the hidden layers
   std::vector<int64_t> channels = {32, 64};  // convnet: channels per stage
   std::string norm = "group";                // convnet: batch, group, none
