@@ -53,6 +53,11 @@ PackageHost this_host() {
           .processor_flags = processor_flags()};
 }
 
+// "Float [3, 4]"
+std::string shape_of(const at::Tensor& tensor) {
+  return c10::str(c10::toString(tensor.scalar_type()), " ", tensor.sizes());
+}
+
 // The values of a package's weights, one after the other.
 class Weights {
  public:
@@ -64,9 +69,8 @@ class Weights {
     const at::Tensor* found = values_.find(name);
     if (found == nullptr) refuse("lacks " + name);
     if (found->scalar_type() != type_of(dtype) || found->sizes() != at::IntArrayRef(sizes)) {
-      refuse(fmt::format("has {} as {} [{}], and the manifest says {} [{}]", name,
-                         c10::toString(found->scalar_type()), fmt::join(found->sizes(), ", "),
-                         dtype, fmt::join(sizes, ", ")));
+      refuse(fmt::format("has {} as {}, and the manifest says {} {}", name, shape_of(*found), dtype,
+                         c10::str(at::IntArrayRef(sizes))));
     }
     ++taken_;
     return found->clone();
@@ -214,11 +218,10 @@ class Package {
       if (tensor.scalar_type() != type_of(own.dtype) || !tensor.is_contiguous() ||
           tensor.sizes() != at::IntArrayRef(own.sizes)) {
         throw ConfigError(fmt::format(
-            "[model] {}: {} is {} [{}] with strides [{}], and its graph reads a contiguous {} [{}]; "
-            "do not convert the weights of a package",
-            folder_.string(), own.name, c10::toString(tensor.scalar_type()),
-            fmt::join(tensor.sizes(), ", "), fmt::join(tensor.strides(), ", "), own.dtype,
-            fmt::join(own.sizes, ", ")));
+            "[model] {}: {} is {} with strides {}, and its graph reads a contiguous {} {}; do not "
+            "convert the weights of a package",
+            folder_.string(), own.name, shape_of(tensor), c10::str(tensor.strides()), own.dtype,
+            c10::str(at::IntArrayRef(own.sizes))));
       }
       all.push_back(tensor);
     };
@@ -244,6 +247,7 @@ class Package {
                            c10::toString(found->scalar_type())));
       }
       check_sizes(field, *found, trains, sizes);
+      check_values(field, *found);
       inputs.push_back(found->to(type).contiguous());
     }
   }
@@ -252,8 +256,8 @@ class Package {
   void check_sizes(const PackageManifest::Field& field, const at::Tensor& tensor, bool trains,
                    std::map<std::string_view, int64_t>& known) const {
     if (tensor.dim() != std::ssize(field.sizes)) {
-      refuse(fmt::format("wants {} dimensions in the field {}, and the batch has [{}]",
-                         field.sizes.size(), field.name, fmt::join(tensor.sizes(), ", ")));
+      refuse(fmt::format("wants {} dimensions in the field {}, and the batch has {}",
+                         field.sizes.size(), field.name, c10::str(tensor.sizes())));
     }
     for (size_t dim = 0; dim < field.sizes.size(); ++dim) {
       const auto& wanted = field.sizes[dim];
@@ -281,6 +285,20 @@ class Package {
     }
   }
 
+  // A kernel that meets an index beyond its table ends the process: it throws in a loop over
+  // threads. On an accelerator the values are not read, and the device reports such an index.
+  void check_values(const PackageManifest::Field& field, const at::Tensor& tensor) const {
+    if (!field.values || !tensor.is_cpu() || tensor.numel() == 0) return;
+    const auto [least, most] = at::aminmax(tensor);
+    const auto check = [&](int64_t value) {
+      if (value >= field.values->first && value <= field.values->second) return;
+      refuse(fmt::format("takes {} to {} in the field {}, and the batch has {}; fix the data",
+                         field.values->first, field.values->second, field.name, value));
+    };
+    check(least.item<int64_t>());
+    check(most.item<int64_t>());
+  }
+
   Terms terms_of(const std::vector<at::Tensor>& outputs) const {
     Terms terms;
     for (size_t i = 0; i < manifest_.terms.size(); ++i) {
@@ -306,10 +324,8 @@ class Package {
       const at::Tensor& output = outputs[static_cast<size_t>(index)];
       if (output.sizes() == sizes && output.scalar_type() == type_of(dtype)) return;
       throw ConfigError(fmt::format(
-          "[model] {}: output {} of train.so is {} [{}], and {} wants {} [{}]; export the package "
-          "again",
-          folder_.string(), index, c10::toString(output.scalar_type()),
-          fmt::join(output.sizes(), ", "), name, dtype, fmt::join(sizes, ", ")));
+          "[model] {}: output {} of train.so is {}, and {} wants {} {}; export the package again",
+          folder_.string(), index, shape_of(output), name, dtype, c10::str(sizes)));
     };
     for (size_t i = 0; i < manifest_.terms.size(); ++i) {
       check(static_cast<int64_t>(i), {}, manifest_.terms[i].name, manifest_.float_dtype());

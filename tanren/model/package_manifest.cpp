@@ -87,6 +87,16 @@ class Value {
     return value;
   }
 
+  std::optional<std::pair<int64_t, int64_t>> bounds() const {
+    if (json_.is_null()) return std::nullopt;
+    const std::vector<Value> both = list();
+    if (both.size() != 2) refuse("are neither null nor two numbers");
+    constexpr int64_t kAny = std::numeric_limits<int64_t>::min();
+    const std::pair bounds(both[0].number(kAny), both[1].number(kAny));
+    if (bounds.first > bounds.second) refuse("begin above their end");
+    return bounds;
+  }
+
   bool is_text() const { return json_.is_string(); }
 
   // The elements of a list.
@@ -281,8 +291,12 @@ void read_tensors(const Value& root, PackageManifest& manifest) {
 void read_fields(const Value& root, PackageManifest& manifest) {
   std::set<std::string> names;
   for (const Value& value : root["fields"].list()) {
-    value.check_keys({"name", "dtype", "sizes"});
-    PackageManifest::Field field{value["name"].text(), value["dtype"].dtype(), {}};
+    value.check_keys({"name", "dtype", "sizes", "values"});
+    PackageManifest::Field field{value["name"].text(), value["dtype"].dtype(), {},
+                                 value["values"].bounds()};
+    if (field.values && field.dtype.find("float") != std::string::npos) {
+      value["values"].refuse("are bounds of numbers that are no indices");
+    }
     if (!names.insert(field.name).second) value["name"].refuse("is another field's too");
     for (const Value& size : value["sizes"].list()) {
       if (!size.is_text()) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tanren {
@@ -36,6 +37,8 @@ struct PackageManifest {
   struct Field {
     std::string name, dtype;
     std::vector<Size> sizes;  // the first is "batch"
+    // The least and the most of its numbers, which are indices; no value: any.
+    std::optional<std::pair<int64_t, int64_t>> values;
   };
   struct Summed {
     std::string name;

@@ -69,8 +69,11 @@ inline nlohmann::json hand_manifest(const HandPackage& options,
   const auto buffer = [](const char* name, const std::string& type, Json sizes, int64_t output) {
     return Json{{"name", name}, {"dtype", type}, {"sizes", std::move(sizes)}, {"output", output}};
   };
-  const auto field = [](const char* name) {
-    return Json{{"name", name}, {"dtype", "int64"}, {"sizes", {"batch", "tokens"}}};
+  const auto field = [](const char* name, int64_t least) {
+    return Json{{"name", name},
+                {"dtype", "int64"},
+                {"sizes", {"batch", "tokens"}},
+                {"values", {least, kHandVocab - 1}}};
   };
   Json manifest = {
       {"format", "tanren.package"},
@@ -95,7 +98,7 @@ inline nlohmann::json hand_manifest(const HandPackage& options,
         parameter("hidden.bias", Json::array({kHandWidth}), gradients + 2)}},
       {"tied", {{"head.weight", "embedding.weight"}}},
       {"buffers", Json::array()},
-      {"fields", {field("inputs"), field("labels")}},
+      {"fields", {field("inputs", 0), field("labels", -100)}},
       {"terms",
        {{{"name", "cross_entropy"}, {"weight", 1.0}, {"count", "tokens"}},
         {{"name", "activity"}, {"weight", kHandActivity}, {"count", "samples"}}}},
@@ -142,22 +145,23 @@ struct HandModule : torch::nn::Module {
     const auto own = [&](const char* name) {
       return register_module(name, std::make_shared<torch::nn::Module>("Part"));
     };
-    const auto embedding = own("embedding"), head = own("head"), unused = own("unused"),
-               layer = own("hidden");
+    const auto embedding = own("embedding"), unused = own("unused"), layer = own("hidden");
     const auto parameter = [&](torch::nn::Module& part, const std::string& name) {
       return part.register_parameter(name.substr(name.rfind('.') + 1), values.at(name));
     };
     weights.embedding = parameter(*embedding, "embedding.weight");
-    head->register_parameter("weight", weights.embedding);
     parameter(*unused, "unused.weight");
     weights.weight = parameter(*layer, "hidden.weight");
     weights.bias = parameter(*layer, "hidden.bias");
-    if (!options.has_norm()) return;
-    const auto norm = own("norm");
-    weights.scale = parameter(*norm, "norm.weight");
-    weights.shift = parameter(*norm, "norm.bias");
+    if (options.has_norm()) add_norm(*own("norm"), values);
+    own("head")->register_parameter("weight", weights.embedding);
+  }
+
+  void add_norm(torch::nn::Module& norm, const TensorMap& values) {
+    weights.scale = norm.register_parameter("weight", values.at("norm.weight"));
+    weights.shift = norm.register_parameter("bias", values.at("norm.bias"));
     const auto buffer = [&](const char* name) {
-      return norm->register_buffer(name, values.at(std::string("norm.") + name));
+      return norm.register_buffer(name, values.at(std::string("norm.") + name));
     };
     statistics = {buffer("running_mean"), buffer("running_var"), buffer("num_batches_tracked")};
   }

@@ -1,0 +1,204 @@
+// Runs of packages: whatever the split, the ranks and what runs out, the weights are those of the
+// same torch module in one piece. Issue 30.
+#include "tests/support/hand_package.h"
+#include "tests/support/loop_run.h"
+#include "tests/support/rank_run.h"
+#include "tests/support/token_data.h"
+
+#include "tanren/base/error.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/memory/cpu_allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <regex>
+#include <tuple>
+
+namespace tanren::testing {
+namespace {
+
+RunConfig package_config(const std::filesystem::path& package) {
+  auto config = tiny_config("mlp");
+  config.run.device = "cpu";
+  config.model = {.kind = "package", .path = package.string()};
+  config.batch.global_batch = "14";
+  config.clip.norm = 0.3;
+  config.parallel.first_bucket_mb = 1.0 / 1024;
+  config.parallel.bucket_mb = 4.0 / 1024;
+  return config;
+}
+
+// The weights after 5 updates on the first of `world_size` ranks; all have the same.
+at::Tensor trained(const RunConfig& config, int world_size,
+                   const std::function<Task()>& make_task = {}) {
+  const TokenData data(38);
+  std::vector<at::Tensor> weights(static_cast<size_t>(world_size));
+  const auto open_windows = std::make_shared<std::atomic<int>>(0);
+  on_engine("threads", world_size, [&](Communicator& comm) {
+    RankRun run(config, data, comm, make_task, open_windows);
+    for (int i = 0; i < 5; ++i) {
+      const StepReport report = run.step();
+      EXPECT_EQ(report.objectives[0].verdict.action, Action::apply);
+      EXPECT_GT(report.objectives[0].grad_norm, config.clip.norm) << "clipping does nothing";
+    }
+    weights[static_cast<size_t>(comm.rank())] = run.weights();
+  });
+  for (const at::Tensor& own : weights) EXPECT_TRUE(at::equal(own, weights[0])) << "ranks differ";
+  return weights[0];
+}
+
+using PackageCombination = std::tuple<bool, int, int64_t>;
+
+class PackageRanks : public ::testing::TestWithParam<PackageCombination> {
+ protected:
+  // Of a rank's share of 14, in 3 microsteps that differ, or in one.
+  static int64_t microbatch(bool is_split, int ranks) {
+    const int64_t share = (14 + ranks - 1) / ranks;
+    return is_split ? share / 3 + 1 : share;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_P(PackageRanks, train_as_the_module_in_one_piece) {
+  const auto [is_split, ranks, zero] = GetParam();
+  auto config = package_config(write_hand_package(folder_.path()));
+  static const at::Tensor expected = trained(config, 1, [] { return hand_task({}); });
+  config.batch.microbatch = microbatch(is_split, ranks);
+  config.parallel.zero = zero;
+  const double error = relative(trained(config, ranks), expected);
+  std::printf("package, %s, %d ranks, zero %d: weights %.1e\n", is_split ? "split" : "whole",
+              ranks, static_cast<int>(zero), error);
+  EXPECT_LT(error, 1e-10);
+}
+
+TEST_P(PackageRanks, train_as_the_module_with_batch_norm_at_the_same_split) {
+  const auto [is_split, ranks, zero] = GetParam();
+  const HandPackage options{.name = "norm"};
+  auto config = package_config(write_hand_package(folder_.path(), options));
+  config.batch.microbatch = microbatch(is_split, ranks);
+  const at::Tensor expected = trained(config, ranks, [&] { return hand_task(options); });
+  config.parallel.zero = zero;
+  EXPECT_LT(relative(trained(config, ranks), expected), 1e-10);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PackageRanks,
+                         ::testing::Combine(::testing::Bool(), ::testing::Values(1, 2, 3),
+                                            ::testing::Values(0, 1, 2)));
+
+class PackageRun : public Loop {
+ protected:
+  RunConfig config_of(const HandPackage& options) {
+    auto config = package_config(write_hand_package(folder_.path(), options));
+    config.run.steps = 6;
+    config.batch.global_batch = "8";
+    config.data.train.fields = {"inputs: int[12] in [0, 22]", "labels: int[12] in [0, 22]"};
+    return config;
+  }
+  std::string log(const std::string& folder) const {
+    static const std::regex timing(R"(,"timing":\{[^}]*\})");
+    return std::regex_replace(read_file(folder_.path() / folder / "log.jsonl"), timing, "");
+  }
+  TensorMap weights(const std::string& folder) const {
+    const auto last = latest_checkpoint(folder_.path() / folder / "checkpoints");
+    return read_checkpoint(last.value()).model.tensors;
+  }
+};
+
+TEST_F(PackageRun, goes_on_bitwise_after_a_stop_at_any_step) {
+  auto config = config_of({.name = "norm"});
+  config.batch.microbatch = 3;
+  config.checkpoint.every = 2;
+  EXPECT_EQ(go(config, "whole").loop.ending, Ending::finished);
+  const TensorMap expected = weights("whole");
+  for (const int64_t step : {1, 2, 3, 4, 5}) {
+    const std::string folder = "stopped-" + std::to_string(step);
+    auto first = config;
+    first.run.stop_after = step;
+    EXPECT_EQ(go(first, folder).loop.ending, Ending::stopped);
+    EXPECT_EQ(go(config, folder).loop.ending, Ending::finished);
+    EXPECT_EQ(log("whole"), log(folder));
+    for (const auto& [name, tensor] : weights(folder)) {
+      EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name << ", stopped at " << step;
+    }
+  }
+}
+
+TEST_F(PackageRun, plans_the_precision_of_the_graph_and_says_what_it_is) {
+  auto config = config_of({});
+  config.precision.mode = "auto";
+  config.run.steps = 1;
+  go(config, "run");
+  EXPECT_EQ(plan_.precision.mode, Mode::fp64);
+  std::string reason;
+  for (const PlanLine& line : plan_.lines) {
+    if (line.key == "graph") reason = line.reason;
+  }
+  TANREN_EXPECT_CONTAINS(reason, "tokens 2 to 12");
+  TANREN_EXPECT_CONTAINS(reason, "it draws nothing");
+  config.precision.mode = "bf16";
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { go(config, "other"); }),
+                         "set precision.mode = \"fp64\"");
+}
+
+class PackageShortage : public PackageRun {
+ protected:
+  void TearDown() override {
+    fail_cpu_allocation(INT64_MAX);
+    set_cpu_memory_limit(0);
+    uninstall_cpu_allocator();
+  }
+};
+
+// Each allocation of the second step fails once: a refusal inside the graph comes out of it as
+// another error, which must still be recovered from.
+TEST_F(PackageShortage, any_allocation_of_a_step_may_fail_once) {
+  auto config = config_of({});
+  config.memory.limit = "8GiB";  // installs our allocator
+  TinyRun undisturbed(config);
+  undisturbed.steps(2);
+  const at::Tensor expected = undisturbed.weights();
+  int64_t injections = 0, recoveries = 0;
+  double worst = 0;
+  for (int64_t index = 0;; ++index) {
+    TinyRun run(config);
+    run.step();
+    const GlobalBatch batch = run.loader->next();
+    const int64_t live_before = cpu_memory_stats().live_bytes;
+    fail_cpu_allocation(index);
+    const StepReport report = run.step(batch);
+    const bool failed = cpu_allocations_until_failure() < 0;
+    fail_cpu_allocation(INT64_MAX);
+    EXPECT_EQ(report.objectives[0].step, 2) << index;
+    EXPECT_EQ(cpu_memory_stats().live_bytes, live_before) << index;
+    worst = std::max(worst, relative(run.weights(), expected));
+    if (!failed) break;
+    ++injections;
+    recoveries += run.parts.recovery->num_failures();
+  }
+  std::printf("package: %lld allocations failed, %lld microsteps recovered, weights within %.1e\n",
+              static_cast<long long>(injections), static_cast<long long>(recoveries), worst);
+  EXPECT_GT(recoveries, 20);
+  EXPECT_LT(worst, 1e-10);
+}
+
+TEST_F(PackageShortage, does_not_grow_over_100_of_them) {
+  auto config = config_of({});
+  config.memory.limit = "8GiB";
+  config.memory.recovery = "same_split";
+  TinyRun run(config);
+  run.step();
+  int64_t live = 0;
+  for (int i = 0; i < 100; ++i) {
+    const GlobalBatch batch = run.loader->next();
+    if (i == 0) live = cpu_memory_stats().live_bytes;
+    fail_cpu_allocation(5 + i % 20);
+    run.step(batch);
+    fail_cpu_allocation(INT64_MAX);
+    EXPECT_EQ(cpu_memory_stats().live_bytes, live) << i;
+  }
+  EXPECT_GT(run.parts.recovery->num_failures(), 50);
+}
+
+}  // namespace
+}  // namespace tanren::testing
