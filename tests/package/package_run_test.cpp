@@ -124,6 +124,23 @@ TEST_F(PackageRun, goes_on_bitwise_after_a_stop_at_any_step) {
   }
 }
 
+TEST_F(PackageRun, goes_on_with_its_own_package_alone) {
+  auto config = config_of({});
+  config.checkpoint.every = 1;
+  auto first = config;
+  first.run.stop_after = 2;
+  EXPECT_EQ(go(first, "run").loop.ending, Ending::stopped);
+  const std::filesystem::path package = config.model.path;
+  const nlohmann::json own = hand_manifest({}, package);
+  nlohmann::json other = own;
+  other["class"] = "OtherModel";
+  write_manifest(package, other);
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { go(config, "run"); }),
+                         "start anew with model.init_from");
+  write_manifest(package, own);
+  EXPECT_EQ(go(config, "run").loop.ending, Ending::finished);
+}
+
 TEST_F(PackageRun, plans_the_precision_of_the_graph_and_says_what_it_is) {
   auto config = config_of({});
   config.precision.mode = "auto";
