@@ -17,6 +17,8 @@ struct GraphFacts {
   std::string sizes;         // that it takes, in words: "tokens 8 to 64"
   std::string draws;         // its first operator that draws from torch's generator; empty: none
   std::string checksum;      // of all its code
+  std::string class_name;    // of the Python module that was compiled
+  std::string hf_config;     // its config.json for transformers, as text; empty: it has none
   std::vector<std::string> frozen;   // parameters that were compiled without gradients
   std::vector<std::string> changed;  // buffers that its forward changes
 };

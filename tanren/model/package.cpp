@@ -165,7 +165,11 @@ class Package {
                      .instructions = instructions(),
                      .sizes = sizes_text(),
                      .draws = manifest_.draws,
-                     .checksum = checksum_};
+                     .checksum = checksum_,
+                     .class_name = manifest_.class_name};
+    const fs::path config = folder_ / "config.json";
+    std::error_code none;
+    if (fs::is_regular_file(config, none)) graph.hf_config = read_file(config);
     for (const auto& parameter : manifest_.parameters) {
       if (parameter.is_frozen) graph.frozen.push_back(parameter.name);
     }

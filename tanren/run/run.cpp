@@ -149,8 +149,9 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   }
   if (output.loop.ending == Ending::finished) {
     const Dataset& train = *prepared.datasets.train;
-    output.exported = export_weights(state, parts, shared.folder->path(),
-                                     describe_model(prepared.config, train.info(), train.size()),
+    const Metadata model = describe_package(
+        describe_model(prepared.config, train.info(), train.size()), state.task.facts);
+    output.exported = export_weights(state, parts, shared.folder->path(), model,
                                      prepared.quantization.get());
     output.summary.weights = output.exported->file.filename().string();
   }

@@ -7,6 +7,10 @@
 
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/interop/described_task.h"
+#include "tanren/interop/model_description.h"
+#include "tanren/interop/python_folder.h"
+#include "tanren/interop/whole_model.h"
 #include "tanren/memory/cpu_allocator.h"
 
 #include <gtest/gtest.h>
@@ -156,6 +160,52 @@ TEST_F(PackageRun, plans_the_precision_of_the_graph_and_says_what_it_is) {
   config.precision.mode = "bf16";
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { go(config, "other"); }),
                          "set precision.mode = \"fp64\"");
+}
+
+// Converting needs no code, and evaluating wants the user to name it.
+TEST_F(PackageRun, exports_weights_under_the_names_of_python) {
+  auto config = config_of({});
+  const std::filesystem::path package = config.model.path;
+  write_file(package / "config.json", "{\"model_type\": \"hand\"}");
+  go(config, "run");
+  const auto file = folder_.path() / "run" / kWholeFile;
+  std::filesystem::rename(package, folder_.path() / "elsewhere");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { load_model(file); }), "set model.path");
+  const auto folder = folder_.path() / "python";
+  const PythonFolder written = write_python_folder(file, folder, std::nullopt, {});
+  TANREN_EXPECT_CONTAINS(written.opened_by, "transformers.HandModel.from_pretrained");
+  EXPECT_EQ(read_file(folder / "config.json"), "{\"model_type\": \"hand\"}");
+  const TensorMap tensors = read_safetensors(folder / "model.safetensors").tensors;
+  EXPECT_TRUE(at::equal(tensors.at("head.weight"), tensors.at("embedding.weight")));
+  EXPECT_NE(tensors.find("unused.weight"), nullptr);
+}
+
+TEST_F(PackageRun, evaluates_a_whole_model_with_the_package_that_trained_it) {
+  auto config = config_of({.name = "norm"});
+  go(config, "run");
+  const auto read = read_safetensors(folder_.path() / "run" / kWholeFile);
+  const std::string what = "model.tanren.safetensors";
+  const auto description = description_of(read.metadata, what, {"model.path=" + config.model.path},
+                                          ModelRegistry().kinds());
+  const auto build = [&] {
+    return build_described(description.config.model, description.info, read, {}, what,
+                           ModelRegistry(), at::kDouble);
+  };
+  const Task task = build();
+  const at::NoGradGuard no_grad;
+  const Batch batch = TokenData(38).collate({0, 1, 2}).batch;
+  Task written = hand_task({.name = "norm"});
+  for (auto& item : written.module->named_parameters()) {
+    item.value().copy_(read.tensors.at(item.key()));
+  }
+  for (auto& item : written.module->named_buffers()) {
+    item.value().copy_(read.tensors.at(item.key()));
+  }
+  EXPECT_LT(relative(task.predict(batch).outputs, written.predict(batch).outputs), 1e-10);
+  nlohmann::json manifest = hand_manifest({.name = "norm"}, config.model.path);
+  manifest["class"] = "OtherModel";
+  write_manifest(config.model.path, manifest);
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { build(); }), "trained by another package");
 }
 
 class PackageShortage : public PackageRun {
