@@ -256,13 +256,16 @@ void read_tensors(const Value& root, PackageManifest& manifest) {
   std::set<std::string> parameters;
   for (const Value& value : root["parameters"].list()) {
     value.check_keys({"name", "dtype", "sizes", "gradient", "frozen"});
+    const bool is_frozen = value["frozen"].flag();
+    if (is_frozen && value["gradient"].index(manifest.outputs)) {
+      value.refuse("is frozen and has a gradient");
+    }
     PackageManifest::Parameter own{value["name"].text(), value["dtype"].dtype(),
                                    sizes_of(value["sizes"]), outputs.take(value["gradient"]),
-                                   value["frozen"].flag()};
+                                   is_frozen};
     names.add(own.name, value["name"]);
     if (own.dtype != manifest.float_dtype()) check_floating(value["dtype"], manifest);
     if (own.dtype != manifest.float_dtype()) value["dtype"].refuse("is no floating one");
-    if (own.is_frozen && own.gradient) value.refuse("is frozen and has a gradient");
     parameters.insert(own.name);
     manifest.parameters.push_back(std::move(own));
   }
