@@ -224,7 +224,7 @@ Task build_described(const ModelOptions& options, const DataInfo& info, const Sa
     const at::Tensor& theirs = read.tensors.at(name);
     at::Tensor own = tensor;
     // A compiled graph reads its weights in the dtype that it was exported with.
-    const at::ScalarType dtype = task.facts.graph ? own.scalar_type()
+    const at::ScalarType dtype = task.facts.graph                      ? own.scalar_type()
                                  : theirs.scalar_type() == at::kDouble ? widest
                                                                        : theirs.scalar_type();
     if (is_replaced(own)) own.set_data(at::empty(own.sizes(), own.options()));

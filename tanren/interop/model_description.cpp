@@ -263,9 +263,8 @@ Metadata describe_floating(Metadata model) {
 Metadata describe_package(Metadata model, const TaskFacts& facts) {
   if (!facts.graph) return model;
   const GraphFacts& graph = *facts.graph;
-  model[kPackageKey] = json_text(Json{{"checksum", graph.checksum},
-                                      {"class", graph.class_name},
-                                      {"config", graph.hf_config}});
+  model[kPackageKey] = json_text(
+      Json{{"checksum", graph.checksum}, {"class", graph.class_name}, {"config", graph.hf_config}});
   return model;
 }
 

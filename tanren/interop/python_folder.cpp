@@ -166,8 +166,8 @@ class Writer {
     if (description_.info.tokenizer) {
       for (const auto& [name, text] : *description_.info.tokenizer) file(name, text);
     }
-    result_.opened_by = "transformers." + package_->class_name + ".from_pretrained(\"" +
-                        folder_.string() + "\")";
+    result_.opened_by =
+        "transformers." + package_->class_name + ".from_pretrained(\"" + folder_.string() + "\")";
   }
 
   void write_transformers(bool is_bert) {

@@ -114,9 +114,10 @@ torch::inductor::AOTIModelContainerRunner& CompiledGraph::loaded(c10::DeviceInde
                             /*bin_dir=*/"", /*run_single_threaded=*/false);
   } catch (...) {
     rethrow_known();
-    throw ConfigError(one_line(fmt::format("[model] {} cannot be loaded: {}; export the package on "
-                                           "a machine like this one",
-                                           file_.string(), line_of_current())));
+    throw ConfigError(
+        one_line(fmt::format("[model] {} cannot be loaded: {}; export the package on "
+                             "a machine like this one",
+                             file_.string(), line_of_current())));
   }
   return *runner_;
 }
@@ -134,8 +135,8 @@ std::vector<at::Tensor> CompiledGraph::run(std::vector<at::Tensor> inputs) {
   } catch (const std::exception& error) {
     TORCH_CHECK_WITH(OutOfMemoryError, num_refusals(device) == refusals, "[memory] no room in ",
                      file_.string());
-    throw std::runtime_error(one_line(fmt::format(
-        "{} {} failed, as said on stderr ({})", kGraphFailure, file_.string(), line_of(error))));
+    throw std::runtime_error(one_line(fmt::format("{} {} failed, as said on stderr ({})",
+                                                  kGraphFailure, file_.string(), line_of(error))));
   }
 }
 

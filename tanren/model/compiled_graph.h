@@ -46,11 +46,11 @@ class CompiledGraph {
 
 // What a graph of forward and backward has computed.
 struct GraphResults {
-  Terms terms;                        // without graphs
-  std::vector<at::Tensor> seeds;      // of each term, that the gradients were computed with
-  bool has_seeds = true;              // false: they are 1, whatever backward begins with
+  Terms terms;                         // without graphs
+  std::vector<at::Tensor> seeds;       // of each term, that the gradients were computed with
+  bool has_seeds = true;               // false: they are 1, whatever backward begins with
   std::vector<at::Tensor> parameters;  // that have gradients
-  std::vector<at::Tensor> gradients;  // of each of these
+  std::vector<at::Tensor> gradients;   // of each of these
 };
 
 // The terms, with a graph of one node that gives each parameter its gradient. Its backward throws

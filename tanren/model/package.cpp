@@ -15,8 +15,8 @@
 #include "tanren/model/named_modules.h"
 #include "tanren/model/package_manifest.h"
 
-#include <ATen/ATen.h>
 #include <sys/utsname.h>
+#include <ATen/ATen.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -240,15 +240,18 @@ class Package {
       const at::Tensor* found = batch.fields.find(field.name);
       if (found == nullptr) {
         std::string fields;
-        for (const auto& [name, tensor] : batch.fields) fields += (fields.empty() ? "" : ", ") + name;
-        refuse(fmt::format("wants the field {}, and the data have {} alone; give the field its "
-                           "name in the data, or export the package without it",
-                           field.name, fields));
+        for (const auto& [name, tensor] : batch.fields)
+          fields += (fields.empty() ? "" : ", ") + name;
+        refuse(
+            fmt::format("wants the field {}, and the data have {} alone; give the field its "
+                        "name in the data, or export the package without it",
+                        field.name, fields));
       }
       const at::ScalarType type = type_of(field.dtype);
-      if (found->scalar_type() != type && !(found->is_floating_point() && at::isFloatingType(type))) {
-        refuse(fmt::format("wants {} in the field {}, and the data have {}", field.dtype, field.name,
-                           c10::toString(found->scalar_type())));
+      if (found->scalar_type() != type &&
+          !(found->is_floating_point() && at::isFloatingType(type))) {
+        refuse(fmt::format("wants {} in the field {}, and the data have {}", field.dtype,
+                           field.name, c10::toString(found->scalar_type())));
       }
       check_sizes(field, *found, trains, sizes);
       check_values(field, *found);
@@ -282,9 +285,10 @@ class Package {
       }
       const auto [first, is_first] = known.try_emplace(wanted.name, size);
       if (!is_first && first->second != size) {
-        refuse(fmt::format("wants the same {} in all fields, and dim {} of the field {} has {} "
-                           "beside {}",
-                           wanted.name, dim, field.name, size, first->second));
+        refuse(
+            fmt::format("wants the same {} in all fields, and dim {} of the field {} has {} "
+                        "beside {}",
+                        wanted.name, dim, field.name, size, first->second));
       }
     }
   }

@@ -28,9 +28,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kPackageVersion = 1;
-constexpr std::array<std::string_view, 10> kDtypes = {
-    "float32", "float64", "float16", "bfloat16", "int64",
-    "int32",   "int16",   "int8",    "uint8",    "bool"};
+constexpr std::array<std::string_view, 10> kDtypes = {"float32", "float64", "float16", "bfloat16",
+                                                      "int64",   "int32",   "int16",   "int8",
+                                                      "uint8",   "bool"};
 
 // A value of the manifest, with the words that lead to it.
 class Value {
@@ -220,8 +220,8 @@ void read_files(const Value& root, PackageManifest& manifest) {
     }
     std::string sum = value.text();
     const bool is_sum = sum.size() == 16 && std::all_of(sum.begin(), sum.end(), [](char c) {
-      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-    });
+                          return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+                        });
     if (!is_sum) value.refuse("is no checksum of 16 hexadecimal digits");
     manifest.files.emplace(name, std::move(sum));
   }
@@ -295,8 +295,8 @@ void read_fields(const Value& root, PackageManifest& manifest) {
   std::set<std::string> names;
   for (const Value& value : root["fields"].list()) {
     value.check_keys({"name", "dtype", "sizes", "values"});
-    PackageManifest::Field field{value["name"].text(), value["dtype"].dtype(), {},
-                                 value["values"].bounds()};
+    PackageManifest::Field field{
+        value["name"].text(), value["dtype"].dtype(), {}, value["values"].bounds()};
     if (field.values && field.dtype.find("float") != std::string::npos) {
       value["values"].refuse("are bounds of numbers that are no indices");
     }
@@ -379,11 +379,11 @@ PackageManifest parse_package_manifest(std::string_view text, const std::string&
         "the tanren_export.py that belongs to this program",
         file, version, kPackageVersion));
   }
-  root.check_keys({"format",     "version",    "torch", "device",    "machine", "processor_flags",
-                   "precision",  "class",      "multiply_adds",      "draws",   "couples_samples",
-                   "files",      "sizes",      "parameters",         "tied",    "buffers",
-                   "fields",     "terms",      "outputs",            "targets", "metrics",
-                   "classes"});
+  root.check_keys({"format",          "version",   "torch", "device",        "machine",
+                   "processor_flags", "precision", "class", "multiply_adds", "draws",
+                   "couples_samples", "files",     "sizes", "parameters",    "tied",
+                   "buffers",         "fields",    "terms", "outputs",       "targets",
+                   "metrics",         "classes"});
   PackageManifest manifest;
   read_words(root, manifest);
   read_files(root, manifest);
@@ -416,9 +416,10 @@ void check_package_host(const PackageManifest& manifest, const PackageHost& host
     throw ConfigError(one_line("[model] " + package + " " + what));
   };
   if (manifest.torch != host.torch) {
-    refuse(fmt::format("is compiled for libtorch {}, and this program runs {}; export it with "
-                       "torch {}",
-                       manifest.torch, host.torch, host.torch));
+    refuse(
+        fmt::format("is compiled for libtorch {}, and this program runs {}; export it with "
+                    "torch {}",
+                    manifest.torch, host.torch, host.torch));
   }
   if (manifest.machine != host.machine) {
     refuse(fmt::format("is compiled for {}, and this machine is {}; export it on such a machine",
@@ -430,9 +431,10 @@ void check_package_host(const PackageManifest& manifest, const PackageHost& host
     if (std::find(own.begin(), own.end(), flag) == own.end()) missing.push_back(flag);
   }
   if (!missing.empty()) {
-    refuse(fmt::format("uses instructions that this processor lacks ({}); export it on a processor "
-                       "like this one",
-                       join(missing)));
+    refuse(
+        fmt::format("uses instructions that this processor lacks ({}); export it on a processor "
+                    "like this one",
+                    join(missing)));
   }
 }
 

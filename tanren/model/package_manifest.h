@@ -55,15 +55,15 @@ struct PackageManifest {
   bool couples_samples = false;  // batch norm in training mode
   std::map<std::string, std::string> files;  // XXH3 of each, 16 hexadecimal digits
   std::map<std::string, Range> ranges;
-  std::vector<Parameter> parameters;  // in the order of the graphs' inputs
+  std::vector<Parameter> parameters;        // in the order of the graphs' inputs
   std::map<std::string, std::string> tied;  // another name of a parameter: the parameter's
-  std::vector<Buffer> buffers;        // in the order of the graphs' inputs
-  std::vector<Field> fields;          // in the order of the graphs' inputs
-  std::vector<Summed> terms;          // the first outputs of the graphs
-  int64_t outputs = 0;                // of the training graph
-  std::string targets;                // the field that scores are compared with; empty: no scores
-  std::vector<std::string> metrics;   // names, or "classes", "values"
-  int64_t classes = 0;                // scores of a target; 0: unknown, or none
+  std::vector<Buffer> buffers;              // in the order of the graphs' inputs
+  std::vector<Field> fields;                // in the order of the graphs' inputs
+  std::vector<Summed> terms;                // the first outputs of the graphs
+  int64_t outputs = 0;                      // of the training graph
+  std::string targets;               // the field that scores are compared with; empty: no scores
+  std::vector<std::string> metrics;  // names, or "classes", "values"
+  int64_t classes = 0;               // scores of a target; 0: unknown, or none
 
   // dtype of floating parameters, buffers, seeds and sums of terms.
   std::string_view float_dtype() const { return precision == "fp64" ? "float64" : "float32"; }

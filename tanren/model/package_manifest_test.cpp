@@ -87,15 +87,23 @@ TEST(PackageManifest, is_refused_in_one_line_that_names_the_place) {
       {[](Json& m) { m["parameters"][1]["name"] = "a..b"; }, "has an empty part"},
       {[](Json& m) { m["parameters"][1]["dtype"] = "float64"; }, "whose weights are float32"},
       {[](Json& m) { m["parameters"][1]["dtype"] = "int64"; }, "is no floating one"},
-      {[](Json& m) { m["parameters"][1]["sizes"] = {1 << 30, 1 << 30, 1 << 30}; },
+      {[](Json& m) {
+         m["parameters"][1]["sizes"] = {1 << 30, 1 << 30, 1 << 30};
+       },
        "more elements than there is memory"},
       {[](Json& m) { m["parameters"][1]["sizes"] = {-1}; }, "parameters[1].sizes[0]"},
       {[](Json& m) { m["tied"]["c.weight"] = "d.weight"; }, "which is no parameter"},
       {[](Json& m) { m["fields"][0]["sizes"] = {"tokens"}; }, "do not begin with \"batch\""},
       {[](Json& m) { m["fields"][0]["sizes"][1] = "words"; }, "is none of the sizes"},
       {[](Json& m) { m["fields"][1]["name"] = "inputs"; }, "is another field's too"},
-      {[](Json& m) { m["fields"][0]["values"] = {9, 0}; }, "begin above their end"},
-      {[](Json& m) { m["fields"][1]["values"] = {0, 1}; }, "no indices"},
+      {[](Json& m) {
+         m["fields"][0]["values"] = {9, 0};
+       },
+       "begin above their end"},
+      {[](Json& m) {
+         m["fields"][1]["values"] = {0, 1};
+       },
+       "no indices"},
       {[](Json& m) { m["terms"][0]["weight"] = "much"; }, "is no finite number"},
       {[](Json& m) { m["terms"] = Json::array(); }, "terms are none"},
       {[](Json& m) { m["targets"] = ""; }, "there are no scores"},

@@ -34,16 +34,17 @@ void check_graph_options(const RunConfig& config) {
   }
   if (config.parallel.buffers == "synchronised") {
     refuse_for_graph("parallel.buffers = \"synchronised\"",
-                     "whose batch norms see this rank's samples alone", "take \"mean\" or \"first\"");
+                     "whose batch norms see this rank's samples alone",
+                     "take \"mean\" or \"first\"");
   }
 }
 
 void check_graph_device(const GraphFacts& graph, const Plan& plan) {
   const std::string& device = plan.device.device;
   if (device.substr(0, device.find(':')) == graph.device) return;
-  refuse_for_graph(fmt::format("run.device is {}", device),
-                   fmt::format("exported for {}", graph.device),
-                   fmt::format("set run.device = \"{}\", or export it for the other", graph.device));
+  refuse_for_graph(
+      fmt::format("run.device is {}", device), fmt::format("exported for {}", graph.device),
+      fmt::format("set run.device = \"{}\", or export it for the other", graph.device));
 }
 
 // What a graph computes for a frozen module stays as it was exported: its batch norms would move.
@@ -62,8 +63,7 @@ void check_graph_freezing(const Request& request, const GraphFacts& graph) {
   for (const UnfreezeOptions& table : request.config.model.unfreeze) {
     for (const std::string& parameter : graph.frozen) {
       if (!matches_any(table.parameters, parameter)) continue;
-      refuse_for_graph("model.unfreeze matches " + parameter,
-                       "exported without gradients for it",
+      refuse_for_graph("model.unfreeze matches " + parameter, "exported without gradients for it",
                        "drop the pattern, or export it without freeze");
     }
   }
@@ -78,7 +78,8 @@ void plan_graph(const Request& request, Plan& plan) {
   check_graph_device(graph, plan);
   check_graph_freezing(request, graph);
   std::string reason = fmt::format(
-      "compiled by torch {} for {}, {}; it draws {}; its gradients arrive at once, so {} beside the "
+      "compiled by torch {} for {}, {}; it draws {}; its gradients arrive at once, so {} beside "
+      "the "
       "weights and a reduction has little to overlap with",
       graph.torch, graph.instructions, graph.sizes,
       graph.draws.empty() ? "nothing" : "from torch's generator (" + graph.draws + ")",

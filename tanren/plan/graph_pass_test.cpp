@@ -54,9 +54,8 @@ TEST(GraphPass, refuses_what_a_graph_cannot_obey) {
                            of.config.average.buffers = "estimate";
                          }),
                          "average.buffers");
-  TANREN_EXPECT_CONTAINS(
-      refusal([](OfGraph& of) { of.config.parallel.buffers = "synchronised"; }),
-      "parallel.buffers");
+  TANREN_EXPECT_CONTAINS(refusal([](OfGraph& of) { of.config.parallel.buffers = "synchronised"; }),
+                         "parallel.buffers");
   TANREN_EXPECT_CONTAINS(refusal([](OfGraph& of) { of.config.precision.mode = "bf16"; }),
                          "set precision.mode = \"fp32\"");
   TANREN_EXPECT_CONTAINS(refusal([](OfGraph& of) { of.config.precision.level = "O2"; }),

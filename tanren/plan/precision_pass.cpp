@@ -132,8 +132,9 @@ void check_graph_precision(const Request& request, const PrecisionPlan& precisio
   throw ConfigError(fmt::format(
       "[plan] precision: {} is asked for, and the model is one compiled graph, exported in {}; set "
       "precision.mode = \"{}\" alone, or export it with precision=\"{}\"",
-      is_asked ? "mode " + asked.mode : precision.level.empty() ? "cast_model_type"
-                                                                : "level " + precision.level,
+      is_asked                  ? "mode " + asked.mode
+      : precision.level.empty() ? "cast_model_type"
+                                : "level " + precision.level,
       graph.precision, graph.precision, is_asked ? asked.mode : "bf16"));
 }
 

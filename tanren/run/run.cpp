@@ -151,8 +151,8 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
     const Dataset& train = *prepared.datasets.train;
     const Metadata model = describe_package(
         describe_model(prepared.config, train.info(), train.size()), state.task.facts);
-    output.exported = export_weights(state, parts, shared.folder->path(), model,
-                                     prepared.quantization.get());
+    output.exported =
+        export_weights(state, parts, shared.folder->path(), model, prepared.quantization.get());
     output.summary.weights = output.exported->file.filename().string();
   }
   output.summary.startup_seconds = before_loop + output.loop.first_step_seconds;

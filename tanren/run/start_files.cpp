@@ -70,10 +70,13 @@ void check_same_graph(const fs::path& folder, const TaskFacts& task) {
   const std::string text = read_file(folder / kModel);
   if (text.find("[package]\n") == std::string::npos) return;
   if (text.find(checksum_line(*task.graph)) != std::string::npos) return;
-  throw ConfigError(
-      "[run] " + folder.string() + " began with another package than the one in model.path, whose "
-      "checksum is " + task.graph->checksum + "; put the first one back, or start anew with "
-      "model.init_from = \"" + folder.string() + "\" and another run.name or --out");
+  throw ConfigError("[run] " + folder.string() +
+                    " began with another package than the one in model.path, whose "
+                    "checksum is " +
+                    task.graph->checksum +
+                    "; put the first one back, or start anew with "
+                    "model.init_from = \"" +
+                    folder.string() + "\" and another run.name or --out");
 }
 
 Pretrained take_start(const fs::path& folder, RunConfig& config) {

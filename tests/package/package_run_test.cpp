@@ -71,8 +71,8 @@ TEST_P(PackageRanks, train_as_the_module_in_one_piece) {
   config.batch.microbatch = microbatch(is_split, ranks);
   config.parallel.zero = zero;
   const double error = relative(trained(config, ranks), expected);
-  std::printf("package, %s, %d ranks, zero %d: weights %.1e\n", is_split ? "split" : "whole",
-              ranks, static_cast<int>(zero), error);
+  std::printf("package, %s, %d ranks, zero %d: weights %.1e\n", is_split ? "split" : "whole", ranks,
+              static_cast<int>(zero), error);
   EXPECT_LT(error, 1e-10);
 }
 

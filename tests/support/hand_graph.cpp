@@ -72,8 +72,7 @@ std::vector<at::Tensor> computed(const HandGraph& graph, const std::vector<at::T
   const c10::AutoGradMode grad_mode(graph.trains);
   const at::ScalarType hidden =
       graph.hidden == at::kHalf ? at::kHalf : weights.embedding.scalar_type();
-  const HandResult result =
-      hand_forward(weights, statistics, tokens, labels, graph.trains, hidden);
+  const HandResult result = hand_forward(weights, statistics, tokens, labels, graph.trains, hidden);
   if (!graph.trains) {
     return {result.cross_entropy, result.activity, result.scores.transpose(1, 2).contiguous()};
   }
@@ -148,8 +147,7 @@ AOTIRuntimeError AOTInductorModelContainerGetNumConstants(
 }
 
 AOTIRuntimeError AOTInductorModelContainerGetCallSpec(AOTInductorModelContainerHandle /*container*/,
-                                                      const char** in_spec,
-                                                      const char** out_spec) {
+                                                      const char** in_spec, const char** out_spec) {
   *in_spec = *out_spec = "";
   return AOTI_RUNTIME_SUCCESS;
 }

@@ -9,8 +9,8 @@
 #include "tanren/formats/safetensors.h"
 #include "tests/support/hand_model.h"
 
-#include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
+#include <ATen/ATen.h>
 #include <torch/nn/module.h>
 #include <torch/version.h>
 
@@ -35,8 +35,11 @@ inline TensorMap hand_values(const HandPackage& options) {
   const auto waves = [&](at::IntArrayRef sizes, double phase) {
     int64_t count = 1;
     for (const int64_t size : sizes) count *= size;
-    return (at::arange(count, at::kDouble) * 1.7 + phase).sin().mul(0.4).reshape(sizes).to(
-        options.dtype());
+    return (at::arange(count, at::kDouble) * 1.7 + phase)
+        .sin()
+        .mul(0.4)
+        .reshape(sizes)
+        .to(options.dtype());
   };
   TensorMap values;
   values.set("embedding.weight", waves({kHandVocab, kHandWidth}, 0.1));
