@@ -24,6 +24,7 @@ struct AnatomySubject {
   int64_t tokens = 0;  // of a step; 0: the samples are no sequences
   int64_t steps = 0;   // measured
   int64_t stages = 1;  // of the run; the whole model is measured
+  bool is_graph = false;  // one compiled graph computes gradients in the forward
 };
 
 // Seconds of one step, measured without recording operators.

@@ -13,6 +13,8 @@
 #include "tanren/formats/safetensors.h"
 #include "tanren/model/compiled_graph.h"
 #include "tanren/model/named_modules.h"
+#include "tanren/model/package_fields.h"
+#include "tanren/model/package_host.h"
 #include "tanren/model/package_manifest.h"
 
 #include <sys/utsname.h>
@@ -21,7 +23,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
@@ -33,17 +34,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kNoBound = std::numeric_limits<int32_t>::max();
-
-at::ScalarType type_of(std::string_view word) {
-  static const std::map<std::string_view, at::ScalarType> types = {
-      {"float32", at::kFloat},     {"float64", at::kDouble}, {"float16", at::kHalf},
-      {"bfloat16", at::kBFloat16}, {"int64", at::kLong},     {"int32", at::kInt},
-      {"int16", at::kShort},       {"int8", at::kChar},      {"uint8", at::kByte},
-      {"bool", at::kBool}};
-  return types.at(word);
-}
-
 PackageHost this_host() {
   utsname names{};
   ::uname(&names);
@@ -54,7 +44,7 @@ PackageHost this_host() {
 }
 
 // "Float [3, 4]"
-std::string shape_of(const at::Tensor& tensor) {
+std::string typed_shape(const at::Tensor& tensor) {
   return c10::str(c10::toString(tensor.scalar_type()), " ", tensor.sizes());
 }
 
@@ -68,8 +58,8 @@ class Weights {
                   const std::vector<int64_t>& sizes) {
     const at::Tensor* found = values_.find(name);
     if (found == nullptr) refuse("lacks " + name);
-    if (found->scalar_type() != type_of(dtype) || found->sizes() != at::IntArrayRef(sizes)) {
-      refuse(fmt::format("has {} as {}, and the manifest says {} {}", name, shape_of(*found), dtype,
+    if (found->scalar_type() != package_type(dtype) || found->sizes() != at::IntArrayRef(sizes)) {
+      refuse(fmt::format("has {} as {}, and the manifest says {} {}", name, typed_shape(*found), dtype,
                          c10::str(at::IntArrayRef(sizes))));
     }
     ++taken_;
@@ -91,12 +81,6 @@ class Weights {
   TensorMap values_;
   std::ptrdiff_t taken_ = 0;
 };
-
-std::string text_of(const PackageManifest::Range& range) {
-  std::string text = range.max >= kNoBound ? fmt::format("at least {}", range.min)
-                                           : fmt::format("{} to {}", range.min, range.max);
-  return range.multiple > 1 ? fmt::format("{} in multiples of {}", text, range.multiple) : text;
-}
 
 class Package {
  public:
@@ -129,7 +113,7 @@ class Package {
       results.seeds.push_back(seed);
       inputs.push_back(seed.defined() ? seed : at::zeros({}, float_options()));
     }
-    add_fields(batch, inputs, /*trains=*/true);
+    add_package_fields(manifest_, folder_.string(), batch, /*trains=*/true, inputs);
     std::vector<at::Tensor> outputs = train_->run(std::move(inputs));
     check_outputs(outputs);
     for (size_t i = 0; i < manifest_.parameters.size(); ++i) {
@@ -145,7 +129,7 @@ class Package {
 
   Prediction predict(const Batch& batch) {
     std::vector<at::Tensor> inputs = weights();
-    add_fields(batch, inputs, /*trains=*/false);
+    add_package_fields(manifest_, folder_.string(), batch, /*trains=*/false, inputs);
     const std::vector<at::Tensor> outputs = predict_->run(std::move(inputs));
     const bool has_scores = !manifest_.targets.empty();
     const size_t wanted = manifest_.terms.size() + (has_scores ? 1 : 0);
@@ -163,7 +147,7 @@ class Package {
                      .device = manifest_.device,
                      .torch = manifest_.torch,
                      .instructions = instructions(),
-                     .sizes = sizes_text(),
+                     .sizes = package_sizes(manifest_),
                      .draws = manifest_.draws,
                      .checksum = checksum_,
                      .class_name = manifest_.class_name};
@@ -204,7 +188,7 @@ class Package {
   }
 
   at::TensorOptions float_options() const {
-    return at::TensorOptions(type_of(manifest_.float_dtype())).device(parameters_[0].device());
+    return at::TensorOptions(package_type(manifest_.float_dtype())).device(parameters_[0].device());
   }
 
   // Outside of a step it is 1. Undefined: no backward will begin at the term.
@@ -212,19 +196,20 @@ class Package {
     const at::TensorOptions options = float_options();
     LossSeeds* const seeds = LossSeedsScope::current();
     if (seeds == nullptr) return at::ones({}, options);
-    return seeds->of(term.name, term.count, type_of(manifest_.float_dtype()), options.device());
+    return seeds->of(term.name, term.count, package_type(manifest_.float_dtype()),
+                     options.device());
   }
 
   // Parameters and buffers, as the graphs want them.
   std::vector<at::Tensor> weights() const {
     std::vector<at::Tensor> all;
     const auto add = [&](const at::Tensor& tensor, const auto& own) {
-      if (tensor.scalar_type() != type_of(own.dtype) || !tensor.is_contiguous() ||
+      if (tensor.scalar_type() != package_type(own.dtype) || !tensor.is_contiguous() ||
           tensor.sizes() != at::IntArrayRef(own.sizes)) {
         throw ConfigError(fmt::format(
             "[model] {}: {} is {} with strides {}, and its graph reads a contiguous {} {}; do not "
             "convert the weights of a package",
-            folder_.string(), own.name, shape_of(tensor), c10::str(tensor.strides()), own.dtype,
+            folder_.string(), own.name, typed_shape(tensor), c10::str(tensor.strides()), own.dtype,
             c10::str(at::IntArrayRef(own.sizes))));
       }
       all.push_back(tensor);
@@ -232,79 +217,6 @@ class Package {
     for (size_t i = 0; i < parameters_.size(); ++i) add(parameters_[i], manifest_.parameters[i]);
     for (size_t i = 0; i < buffers_.size(); ++i) add(buffers_[i], manifest_.buffers[i]);
     return all;
-  }
-
-  void add_fields(const Batch& batch, std::vector<at::Tensor>& inputs, bool trains) const {
-    std::map<std::string_view, int64_t> sizes;  // of this batch
-    for (const auto& field : manifest_.fields) {
-      const at::Tensor* found = batch.fields.find(field.name);
-      if (found == nullptr) {
-        std::string fields;
-        for (const auto& [name, tensor] : batch.fields)
-          fields += (fields.empty() ? "" : ", ") + name;
-        refuse(
-            fmt::format("wants the field {}, and the data have {} alone; give the field its "
-                        "name in the data, or export the package without it",
-                        field.name, fields));
-      }
-      const at::ScalarType type = type_of(field.dtype);
-      if (found->scalar_type() != type &&
-          !(found->is_floating_point() && at::isFloatingType(type))) {
-        refuse(fmt::format("wants {} in the field {}, and the data have {}", field.dtype,
-                           field.name, c10::toString(found->scalar_type())));
-      }
-      check_sizes(field, *found, trains, sizes);
-      check_values(field, *found);
-      inputs.push_back(found->to(type).contiguous());
-    }
-  }
-
-  // A prediction may be of any number of samples: batch norm wants two in training alone.
-  void check_sizes(const PackageManifest::Field& field, const at::Tensor& tensor, bool trains,
-                   std::map<std::string_view, int64_t>& known) const {
-    if (tensor.dim() != std::ssize(field.sizes)) {
-      refuse(fmt::format("wants {} dimensions in the field {}, and the batch has {}",
-                         field.sizes.size(), field.name, c10::str(tensor.sizes())));
-    }
-    for (size_t dim = 0; dim < field.sizes.size(); ++dim) {
-      const auto& wanted = field.sizes[dim];
-      const int64_t size = tensor.size(static_cast<int64_t>(dim));
-      if (wanted.name.empty()) {
-        if (size == wanted.number) continue;
-        refuse(fmt::format("wants {} at dim {} of the field {}, and the batch has {}",
-                           wanted.number, dim, field.name, size));
-      }
-      const auto& range = manifest_.ranges.at(wanted.name);
-      const bool has_least = trains || wanted.name != "batch";
-      if ((has_least && size < range.min) || size > range.max || size % range.multiple != 0) {
-        refuse(fmt::format("takes {} {}, and dim {} of the field {} has {}; {}", wanted.name,
-                           text_of(range), dim, field.name, size,
-                           wanted.name == "batch"
-                               ? "set batch.global_batch and batch.microbatch to fit"
-                               : "let the data fit, or export the package with a wider range"));
-      }
-      const auto [first, is_first] = known.try_emplace(wanted.name, size);
-      if (!is_first && first->second != size) {
-        refuse(
-            fmt::format("wants the same {} in all fields, and dim {} of the field {} has {} "
-                        "beside {}",
-                        wanted.name, dim, field.name, size, first->second));
-      }
-    }
-  }
-
-  // A kernel that meets an index beyond its table ends the process: it throws in a loop over
-  // threads. On an accelerator the values are not read, and the device reports such an index.
-  void check_values(const PackageManifest::Field& field, const at::Tensor& tensor) const {
-    if (!field.values || !tensor.is_cpu() || tensor.numel() == 0) return;
-    const auto [least, most] = at::aminmax(tensor);
-    const auto check = [&](int64_t value) {
-      if (value >= field.values->first && value <= field.values->second) return;
-      refuse(fmt::format("takes {} to {} in the field {}, and the batch has {}; fix the data",
-                         field.values->first, field.values->second, field.name, value));
-    };
-    check(least.item<int64_t>());
-    check(most.item<int64_t>());
   }
 
   Terms terms_of(const std::vector<at::Tensor>& outputs) const {
@@ -330,10 +242,10 @@ class Package {
     const auto check = [&](int64_t index, at::IntArrayRef sizes, const std::string& name,
                            std::string_view dtype) {
       const at::Tensor& output = outputs[static_cast<size_t>(index)];
-      if (output.sizes() == sizes && output.scalar_type() == type_of(dtype)) return;
+      if (output.sizes() == sizes && output.scalar_type() == package_type(dtype)) return;
       throw ConfigError(fmt::format(
           "[model] {}: output {} of train.so is {}, and {} wants {} {}; export the package again",
-          folder_.string(), index, shape_of(output), name, dtype, c10::str(sizes)));
+          folder_.string(), index, typed_shape(output), name, dtype, c10::str(sizes)));
     };
     for (size_t i = 0; i < manifest_.terms.size(); ++i) {
       check(static_cast<int64_t>(i), {}, manifest_.terms[i].name, manifest_.float_dtype());
@@ -356,17 +268,6 @@ class Package {
     return has("avx512f") ? "avx512" : has("avx2") ? "avx2" : manifest_.machine;
   }
 
-  std::string sizes_text() const {
-    std::vector<std::string> texts;
-    for (const auto& [name, range] : manifest_.ranges) {
-      texts.push_back(name + " " + text_of(range));
-    }
-    return join(texts);
-  }
-
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw DataError(one_line("[model] the package " + folder_.string() + " " + what));
-  }
   [[noreturn]] void refuse_outputs(const char* file, size_t found, size_t wanted) const {
     throw ConfigError(fmt::format(
         "[model] {}: {} gives {} outputs, and the manifest says {}; export the package again",

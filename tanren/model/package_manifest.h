@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -72,18 +71,5 @@ struct PackageManifest {
 // ConfigError, one line beginning with "[model] " and `file`, for a text that is no such manifest,
 // or one of another version.
 PackageManifest parse_package_manifest(std::string_view text, const std::string& file);
-
-// What a package is compared with before its code is loaded.
-struct PackageHost {
-  std::string torch, machine;
-  std::vector<std::string> processor_flags;
-};
-// Flags of this machine's first processor.
-std::vector<std::string> processor_flags(const std::filesystem::path& cpuinfo = "/proc/cpuinfo");
-// ConfigError naming what the package wants and the host lacks.
-void check_package_host(const PackageManifest& manifest, const PackageHost& host,
-                        const std::string& package);
-// ConfigError for a file of the manifest that is missing, or has other bytes.
-void check_package_files(const PackageManifest& manifest, const std::filesystem::path& package);
 
 }  // namespace tanren

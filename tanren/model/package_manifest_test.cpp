@@ -117,14 +117,5 @@ TEST(PackageManifest, is_refused_in_one_line_that_names_the_place) {
   }
 }
 
-TEST(PackageManifest, finds_the_processors_flags) {
-  const testing::TemporaryFolder folder;
-  const auto arm = folder.file("arm", "processor\t: 0\nFeatures\t: fp asimd\n");
-  EXPECT_EQ(processor_flags(arm), (std::vector<std::string>{"fp", "asimd"}));
-  const auto x86 = folder.file("x86", "model name\t: CPU\nflags\t\t: fpu avx2\nflags\t: none\n");
-  EXPECT_EQ(processor_flags(x86), (std::vector<std::string>{"fpu", "avx2"}));
-  EXPECT_TRUE(processor_flags(folder.path() / "absent").empty());
-}
-
 }  // namespace
 }  // namespace tanren
