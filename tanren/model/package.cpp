@@ -59,8 +59,8 @@ class Weights {
     const at::Tensor* found = values_.find(name);
     if (found == nullptr) refuse("lacks " + name);
     if (found->scalar_type() != package_type(dtype) || found->sizes() != at::IntArrayRef(sizes)) {
-      refuse(fmt::format("has {} as {}, and the manifest says {} {}", name, typed_shape(*found), dtype,
-                         c10::str(at::IntArrayRef(sizes))));
+      refuse(fmt::format("has {} as {}, and the manifest says {} {}", name, typed_shape(*found),
+                         dtype, c10::str(at::IntArrayRef(sizes))));
     }
     ++taken_;
     return found->clone();
