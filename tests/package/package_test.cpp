@@ -5,6 +5,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/loss_seeds.h"
 #include "tanren/base/testing.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/model/package.h"
 
 #include <gtest/gtest.h>
@@ -147,6 +148,12 @@ TEST_F(PackageTask, leaves_its_buffers_when_a_call_fails) {
   const auto buffers = task.module->named_buffers();
   EXPECT_EQ(buffers["norm.num_batches_tracked"].item<int64_t>(), 0);
   EXPECT_EQ(buffers["norm.running_mean"].abs().sum().item<double>(), 0);
+}
+
+TEST_F(PackageTask, loads_no_code_in_a_dry_run) {
+  const auto package = write();
+  const DryScope dry(nullptr, /*real_bytes=*/64 << 10);  // as summaries of models have it
+  EXPECT_THROW(package_task(package), NeedsValues);
 }
 
 TEST_F(PackageTask, refuses_what_another_machine_or_program_compiled) {
