@@ -43,6 +43,7 @@
 #include "tanren/model/layers.h"
 #include "tanren/model/losses.h"
 #include "tanren/model/mlp.h"
+#include "tanren/model/package.h"
 #include "tanren/model/registry.h"
 #include "tanren/model/supervised.h"
 #include "tanren/ops/dropout.h"

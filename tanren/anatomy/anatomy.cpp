@@ -100,6 +100,7 @@ AnatomySubject subject_of(const Rehearsal& run) {
   subject.microbatch = plan.batch.microbatch;
   subject.tokens = run.tokens();
   subject.steps = kSteps;
+  subject.is_graph = run.state().task.facts.graph.has_value();
   for (const auto& parameter : run.state().task.module->parameters()) {
     subject.parameters += parameter.numel();
     if (parameter.requires_grad()) subject.trainable += parameter.numel();

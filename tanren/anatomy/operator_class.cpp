@@ -1,7 +1,9 @@
 #include "tanren/anatomy/operator_class.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
+#include <optional>
 
 namespace tanren {
 
@@ -94,10 +96,29 @@ std::string_view without_space(std::string_view name) {
   return colon == std::string_view::npos ? name : name.substr(colon + 1);
 }
 
+bool is_in(std::string_view name, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) {
+    return name.find(part) != std::string_view::npos;
+  });
+}
+
+// Kernels of compiled graphs (Inductor): names of all that was fused, or of the shim of one
+// operator.
+std::optional<OperatorClass> class_of_compiled(std::string_view name) {
+  if (is_in(name, {"cpp_fused_", "triton_"})) {
+    const bool reduces = is_in(name, {"softmax", "_norm", "_sum", "_mean", "_var", "_amax"});
+    return reduces ? kNormalise : OperatorClass::element_wise;
+  }
+  const bool is_shim = name.starts_with("aoti_torch_");
+  if (is_shim && is_in(name, {"_mm_out", "_bmm_out", "_mkl_linear"})) return kContract;
+  return std::nullopt;
+}
+
 }  // namespace
 
 OperatorClass class_of_operator(std::string_view full) {
   const std::string_view name = without_space(full);
+  if (const auto compiled = class_of_compiled(name)) return *compiled;
   for (const Part& whole : kWhole) {
     if (name == whole.text) return whole.of;
   }

@@ -234,6 +234,10 @@ TEST(OperatorClassTest, names_go_to_the_class_of_their_work) {
       {"aten::embedding_dense_backward", OperatorClass::data_movement},
       {"aten::index_select", OperatorClass::data_movement},
       {"aten::transpose", OperatorClass::data_movement},
+      {"aoti_torch_cpu_mm_out", OperatorClass::contractions},
+      {"aoti_torch_cpu_addmm_out", OperatorClass::contractions},
+      {"cpp_fused_relu_view_2", OperatorClass::element_wise},
+      {"cpp_fused__log_softmax_add_view_3", OperatorClass::normalisations},
   };
   for (const auto& [name, expected] : cases) EXPECT_EQ(class_of_operator(name), expected) << name;
 }

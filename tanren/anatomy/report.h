@@ -21,9 +21,10 @@ struct AnatomySubject {
   int64_t threads = 1;
   int64_t parameters = 0, trainable = 0;
   int64_t global_batch = 0, microbatch = 0;
-  int64_t tokens = 0;  // of a step; 0: the samples are no sequences
-  int64_t steps = 0;   // measured
-  int64_t stages = 1;  // of the run; the whole model is measured
+  int64_t tokens = 0;     // of a step; 0: the samples are no sequences
+  int64_t steps = 0;      // measured
+  int64_t stages = 1;     // of the run; the whole model is measured
+  bool is_graph = false;  // one compiled graph computes gradients in the forward
 };
 
 // Seconds of one step, measured without recording operators.

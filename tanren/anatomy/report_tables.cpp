@@ -92,7 +92,7 @@ Table step_table(const Anatomy& anatomy) {
         {pass, time_text(seconds), percent_text(ratio(seconds, t.total())), remark});
   };
   row("loader", t.loader, "");
-  row("forward", t.forward, "");
+  row("forward", t.forward, s.is_graph ? "with the backward of the model's graph" : "");
   row("backward", t.backward, fmt::format("{:.2f} × forward", ratio(t.backward, t.forward)));
   row("update", t.update, "");
   row("step", t.total(),

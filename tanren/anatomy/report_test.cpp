@@ -84,6 +84,14 @@ TEST(ReportTest, operators_that_took_longer_while_heard_are_scaled_to_the_step) 
   EXPECT_NEAR(seconds, anatomy.times.total(), 1e-12);
 }
 
+TEST(ReportTest, says_that_a_graphs_forward_holds_its_backward) {
+  Anatomy anatomy = small();
+  const char* const words = "with the backward of the model's graph";
+  EXPECT_EQ(anatomy_text(anatomy).find(words), std::string::npos);
+  anatomy.subject.is_graph = true;
+  TANREN_EXPECT_CONTAINS(anatomy_text(anatomy), words);
+}
+
 TEST(ReportTest, the_text_fits_100_columns_and_has_every_part) {
   const Anatomy anatomy = small();
   const std::string text = anatomy_text(anatomy);

@@ -1,7 +1,8 @@
 // MemoryTag: what this thread's new tensors are for. Scopes mark them with a kind and a block, or
 // mark an allocation as one that must succeed. The allocator (memory/) reads the tag when a tensor
 // is made and keeps it for the tensor's life; other allocators ignore it. Each thread has its own
-// tag. A scope costs two stores.
+// tag. A scope costs two stores. The allocator counts in it what it refuses, so that code across
+// which exceptions lose their type can tell that memory ran out.
 #pragma once
 
 #include <array>
@@ -37,6 +38,7 @@ struct MemoryTag {
   MemoryKind kind = MemoryKind::other;
   uint16_t block = 0;         // 0: outside of any block
   bool must_succeed = false;  // may use the budget's reserve, and is tried twice
+  uint32_t refusals = 0;      // how often the allocator has refused memory to this thread
 };
 
 inline MemoryTag& memory_tag() {

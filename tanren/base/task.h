@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tanren/base/batch.h"
+#include "tanren/base/graph_facts.h"
 #include "tanren/base/terms.h"
 
 #include <cstdint>
@@ -90,6 +91,8 @@ struct TaskFacts {
   // steps of few samples tell what memory a step takes; those of a model that asks for a value
   // (item) do so in any case.
   bool runs_dry = true;
+  // If one compiled graph computes the task; it is as it was compiled.
+  std::optional<GraphFacts> graph = {};
 };
 
 struct Task {

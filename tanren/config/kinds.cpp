@@ -207,6 +207,12 @@ const std::vector<ModelKind>& model_kinds() {
        .sizes = {"global", "local"},
        .is_convolutional = true,
        .has_instance_norm = true},
+      {.name = "torchscript",
+       .keys = {"path", "outputs", "loss", "task", "append_head"},
+       .tasks = {"classify", "next_token"},
+       .no_use_to_tokens = {"outputs", "loss", "append_head"},
+       .default_task = "classify"},
+      {.name = "package", .keys = {"path"}},
   };
   return kinds;
 }

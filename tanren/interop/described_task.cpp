@@ -163,6 +163,16 @@ void own_bytes(QuantizedParameter& parameter) {
   if (!is_packed) parameter.weight.values = parameter.weight.values.clone();
 }
 
+// A file names the package that trained it, and the user the one to load.
+void check_package_of(const Metadata& metadata, const TaskFacts& facts, const std::string& what) {
+  const auto note = package_note(metadata, what);
+  if (!note || !facts.graph || note->checksum == facts.graph->checksum) return;
+  throw ConfigError(fmt::format(
+      "[model] {} was trained by another package than the one in model.path, of checksum {} and "
+      "not {}; name the one that trained it",
+      what, one_line(note->checksum), facts.graph->checksum));
+}
+
 }  // namespace
 
 QuantizeNote check_described(const ModelDescription& description, const SafetensorsFile& read,
@@ -203,6 +213,7 @@ Task build_described(const ModelOptions& options, const DataInfo& info, const Sa
     if (models.makes_anew(options.kind)) no_weights.emplace();
     task = models.make(options, info);
   }
+  check_package_of(read.metadata, task.facts, what);
   check_file(*task.module, read, note, what);
   check_one_parameter_once(*task.module, parameters, what);
   const at::NoGradGuard no_grad;
@@ -212,8 +223,10 @@ Task build_described(const ModelOptions& options, const DataInfo& info, const Sa
     if (parameters.count(name) > 0) continue;
     const at::Tensor& theirs = read.tensors.at(name);
     at::Tensor own = tensor;
-    const at::ScalarType dtype =
-        theirs.scalar_type() == at::kDouble ? widest : theirs.scalar_type();
+    // A compiled graph reads its weights in the dtype that it was exported with.
+    const at::ScalarType dtype = task.facts.graph                      ? own.scalar_type()
+                                 : theirs.scalar_type() == at::kDouble ? widest
+                                                                       : theirs.scalar_type();
     if (is_replaced(own)) own.set_data(at::empty(own.sizes(), own.options()));
     if (takes_dtype(own, dtype)) own.set_data(at::empty_like(own, dtype));
     own.copy_(theirs);

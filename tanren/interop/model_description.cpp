@@ -22,6 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kPackageKey = "tanren.package";
 constexpr const char* kSomewhere = "-";  // replaces a path that the file does not keep
 constexpr int64_t kMostOutputs = int64_t{1} << 24;
 constexpr int64_t kMostElements = int64_t{1} << 40;
@@ -52,6 +53,7 @@ RunConfig kept_of(const RunConfig& resolved) {
   kept.model.init_from.clear();
   kept.model.from_hf.clear();
   kept.model.perceptual.clear();  // a term of training
+  kept.model.path.clear();        // a program, which only the user may name
   kept.model.init_skip.clear();
   kept.model.init_rename.clear();
   kept.model.freeze.clear();
@@ -258,10 +260,48 @@ Metadata describe_floating(Metadata model) {
   return model;
 }
 
+Metadata describe_package(Metadata model, const TaskFacts& facts) {
+  if (!facts.graph) return model;
+  const GraphFacts& graph = *facts.graph;
+  model[kPackageKey] = json_text(
+      Json{{"checksum", graph.checksum}, {"class", graph.class_name}, {"config", graph.hf_config}});
+  return model;
+}
+
+std::optional<PackageNote> package_note(const Metadata& metadata, const fs::path& file) {
+  if (metadata.count(kPackageKey) == 0) return std::nullopt;
+  const Json json = object_of(metadata, kPackageKey, file);
+  const auto text = [&](const char* key) {
+    const auto found = json.find(key);
+    if (found == json.end() || !found->is_string()) {
+      refuse_description(file, std::string("has no usable ") + key + " of a package");
+    }
+    return found->get<std::string>();
+  };
+  PackageNote note{text("checksum"), text("class"), text("config")};
+  const bool is_plain = std::all_of(note.class_name.begin(), note.class_name.end(), [](char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  });
+  if (!is_plain) refuse_description(file, "has a package whose class has no plain name");
+  if (!note.hf_config.empty() && !parse_json(note.hf_config).is_object()) {
+    refuse_description(file, "has a config.json that is no JSON object");
+  }
+  return note;
+}
+
 void refuse_description(const fs::path& file, const std::string& what) {
   throw ConfigError("[model] " + file.string() + ": its description " + what +
                     "; export the model again");
 }
+
+namespace {
+
+// Whether the file itself does, and not only a key of the user beside it.
+bool names_program(const std::string& text, const fs::path& file, const KnownKinds& known) {
+  return !parse_config(text, file.string(), fs::current_path(), {}, known).model.path.empty();
+}
+
+}  // namespace
 
 bool describes_model(const Metadata& metadata) { return metadata.count(kVersionKey) > 0; }
 
@@ -290,6 +330,9 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
   config.model.init_from.clear();
   config.model.from_hf.clear();
   config.model.perceptual.clear();
+  if (!config.model.path.empty() && names_program(text, file, known)) {
+    refuse_description(file, "names a program to load as its model");
+  }
   if (has_8_bits) run_in_8_bits(config, file);
   read_info(object_of(metadata, "tanren.data", file), description, file);
   if (metadata.count("tanren.tokenizer") > 0) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tanren/base/data_info.h"
+#include "tanren/base/task.h"
 #include "tanren/config/known_kinds.h"
 #include "tanren/config/run_config.h"
 #include "tanren/formats/safetensors.h"
@@ -12,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +41,17 @@ Metadata describe_floating(Metadata model);
 // `file` names them in errors.
 Metadata in_precision(Metadata model, const PrecisionOptions& precision,
                       const std::filesystem::path& file, const KnownKinds& known);
+
+// Of a model that a compiled graph computes, which its file does not hold.
+struct PackageNote {
+  std::string checksum, class_name;
+  std::string hf_config;  // config.json for transformers; empty: there is none
+};
+// The metadata of the same model with the note of its task's graph, if it has one.
+Metadata describe_package(Metadata model, const TaskFacts& facts);
+// No value: the metadata have none. ConfigError naming `file` for a malformed one.
+std::optional<PackageNote> package_note(const Metadata& metadata,
+                                        const std::filesystem::path& file);
 
 // How evaluation data are read, in whatever file or folder they are: as [data.eval] says, else as
 // [data.train] without its augmentation. The tokenizer and the names of classes are training's.

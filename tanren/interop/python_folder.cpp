@@ -128,9 +128,10 @@ CompressedBert without_8_bits(SafetensorsFile& read, const QuantizeNote& note,
 class Writer {
  public:
   // `compressed`: what a bert with 8-bit weights has beside its tensors; else empty.
-  Writer(const ModelDescription& description, TensorMap tensors, const CompressedBert& compressed,
-         fs::path folder)
+  Writer(const ModelDescription& description, std::optional<PackageNote> package, TensorMap tensors,
+         const CompressedBert& compressed, fs::path folder)
       : description_(description),
+        package_(std::move(package)),
         tensors_(std::move(tensors)),
         compressed_(compressed),
         folder_(std::move(folder)) {}
@@ -139,6 +140,8 @@ class Writer {
     const std::string& kind = description_.config.model.kind;
     if (kind == "bert" || kind == "gpt2") {
       write_transformers(kind == "bert");
+    } else if (package_ && !package_->hf_config.empty()) {
+      write_package();
     } else if (kind == "pix2pixhd") {
       result_.files = write_pix2pixhd_folder(folder_, tensors_);
       result_.opened_by = fmt::format("netG.load_state_dict(torch.load(\"{}\"))",
@@ -153,6 +156,18 @@ class Writer {
   void file(const std::string& name, const std::string& text) {
     write_file(folder_ / name, text);
     result_.files.push_back(name);
+  }
+
+  // The class and its config.json are Python's own.
+  void write_package() {
+    write_safetensors(folder_ / "model.safetensors", tensors_, {{"format", "pt"}});
+    result_.files.emplace_back("model.safetensors");
+    file("config.json", package_->hf_config);
+    if (description_.info.tokenizer) {
+      for (const auto& [name, text] : *description_.info.tokenizer) file(name, text);
+    }
+    result_.opened_by =
+        "transformers." + package_->class_name + ".from_pretrained(\"" + folder_.string() + "\")";
   }
 
   void write_transformers(bool is_bert) {
@@ -210,6 +225,7 @@ class Writer {
       module = fmt::format("torchvision.models.{}(num_classes={})", size, outputs());
     }
     if (kind == "lstm") json["torch.nn"] = lstm_parts();
+    if (package_) json["class"] = package_->class_name;
     json["outputs"] = outputs();
     if (!info.class_names.empty()) json["classes"] = info.class_names;
     const bool is_binary = description_.config.model.loss == "bce" && info.class_labels;
@@ -263,6 +279,7 @@ class Writer {
   }
 
   const ModelDescription& description_;
+  std::optional<PackageNote> package_;  // of a model that a package computes
   TensorMap tensors_;
   const CompressedBert& compressed_;
   fs::path folder_;
@@ -283,7 +300,8 @@ PythonFolder write_python_folder(const fs::path& path, const fs::path& folder,
                                  std::optional<at::ScalarType> dtype, const Registry& registry) {
   const fs::path file = whole_file_of(path);
   SafetensorsFile read = read_safetensors(file);
-  const auto description = description_of(read.metadata, file, {}, registry.known());
+  const Metadata metadata = read.metadata;
+  const auto description = description_of(metadata, file, {}, registry.known());
   std::string remark;
   if (fs::is_directory(path)) {
     const FolderWeights newest = weights_of_folder(path);
@@ -300,7 +318,9 @@ PythonFolder write_python_folder(const fs::path& path, const fs::path& folder,
   if (dtype) read.tensors = cast(read.tensors, *dtype, compressed.scales);
   check_scales(read.tensors, compressed.scales, dtype_of(read.tensors, compressed.scales));
   make_empty(folder);
-  PythonFolder written = Writer(description, std::move(read.tensors), compressed, folder).write();
+  PythonFolder written =
+      Writer(description, package_note(metadata, file), std::move(read.tensors), compressed, folder)
+          .write();
   if (!compressed.remark.empty()) {
     written.remarks.insert(written.remarks.begin(), compressed.remark);
   }

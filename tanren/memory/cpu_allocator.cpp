@@ -144,6 +144,7 @@ class CpuAllocator final : public c10::Allocator {
   }
 
   [[noreturn]] void refuse(size_t bytes) const {
+    ++memory_tag().refusals;
     note_shortage(static_cast<int64_t>(bytes));
     const int64_t limit = limit_.load(std::memory_order_relaxed);
     const std::string allowed = limit == INT64_MAX ? "" : fmt::format(" of {} allowed", limit);

@@ -1,5 +1,6 @@
 #include "tanren/memory/fault.h"
 
+#include "tanren/base/graph_facts.h"
 #include "tanren/base/text.h"
 
 #include <array>
@@ -15,7 +16,7 @@ struct Words {
   Fault fault;
   std::string_view text;
 };
-constexpr std::array<Words, 22> kFaultWords = {{
+constexpr std::array<Words, 23> kFaultWords = {{
     {Fault::index, "device-side assert"},
     {Fault::index, "index out of range"},
     {Fault::index, "out of bounds"},
@@ -38,6 +39,7 @@ constexpr std::array<Words, 22> kFaultWords = {{
     {Fault::launch, "out of resources"},
     {Fault::launch, "requested for launch"},
     {Fault::launch, "STATUS_EXECUTION_FAILED"},
+    {Fault::graph, kGraphFailure},
 }};
 
 std::string held(const MemoryState& state) {
@@ -77,6 +79,10 @@ std::string explanation(Fault fault, const MemoryState& state, int64_t microbatc
   const std::string blocking = "CUDA_LAUNCH_BLOCKING=1 names the operator";
   if (fault == Fault::index) {
     return "a kernel was given an index that its table does not have; " + blocking;
+  }
+  if (fault == Fault::graph) {
+    return "most often an index without a row in its table, or an operator of torch that refused "
+           "its inputs: the lines on stderr before this one name it";
   }
   const std::string smaller = microbatch > 1
                                   ? fmt::format("batch.microbatch = {}", to_text(microbatch / 2))

@@ -19,6 +19,7 @@ enum class Fault {
   memory,  // a library could not be set up or got no room: cuBLAS, cuDNN, cuFFT
   launch,  // a kernel did not start, or broke off
   index,   // a device-side assert, or an index out of range on the host
+  graph,   // inside a compiled graph, whose interface tells no cause
 };
 
 // The fault that an error's message reports.

@@ -160,8 +160,8 @@ std::string between_blocks(const ChainCase& item,
   return heard.before_the_last_block();
 }
 
-TEST(BlockChain, has_a_case_of_every_kind) {
-  std::set<std::string> covered;
+TEST(BlockChain, has_a_case_of_every_kind_with_blocks) {
+  std::set<std::string> covered = {"torchscript", "package"};  // their modules are no blocks
   for (const auto& item : chain_cases()) covered.insert(item.options.kind);
   for (const auto& kind : ModelRegistry().kinds()) EXPECT_EQ(covered.count(kind), 1u) << kind;
 }

@@ -10,9 +10,11 @@
 #include "tanren/model/gpt2.h"
 #include "tanren/model/lstm.h"
 #include "tanren/model/mlp.h"
+#include "tanren/model/package.h"
 #include "tanren/model/pix2pixhd.h"
 #include "tanren/model/resnet.h"
 #include "tanren/model/supervised.h"
+#include "tanren/model/torchscript.h"
 #include "tanren/model/vgg.h"
 
 #include <utility>
@@ -39,6 +41,8 @@ ModelRegistry::ModelRegistry() {
   add("resnet", resnet_task, kOfTheZoo);
   add("vgg", vgg_task, kOfTheZoo);
   add("pix2pixhd", pix2pixhd_task, kOfTheZoo);
+  add("torchscript", torchscript_task);
+  add("package", package_kind);
 }
 
 void ModelRegistry::add(std::string kind, Factory factory, KindTraits traits) {

@@ -27,7 +27,7 @@ class ModelRegistry {
  public:
   using Factory = std::function<Task(const ModelOptions&, const DataInfo&)>;
 
-  ModelRegistry();  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd
+  ModelRegistry();  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, torchscript, package
   // Error if `kind` exists already.
   void add(std::string kind, Factory factory, KindTraits traits = {});
   // The task of options.kind. ConfigError for an unknown kind (names the nearest) or data that does

@@ -63,10 +63,10 @@ TEST(Registry, a_kind_is_registered_once) {
   registry.add("own", factory);
   EXPECT_THROW(registry.add("own", factory), Error);
   EXPECT_THROW(registry.add("mlp", factory), Error);
-  std::vector<std::string> kinds = {"bert", "convnet",   "gpt2",   "lstm",
-                                    "mlp",  "pix2pixhd", "resnet", "vgg"};
+  std::vector<std::string> kinds = {"bert",    "convnet",   "gpt2",   "lstm",        "mlp",
+                                    "package", "pix2pixhd", "resnet", "torchscript", "vgg"};
   EXPECT_EQ(ModelRegistry().kinds(), kinds);
-  kinds.insert(kinds.end() - 3, "own");
+  kinds.insert(kinds.end() - 5, "own");
   EXPECT_EQ(registry.kinds(), kinds);
   const Task task = registry.make({.kind = "own"}, kClasses);
   EXPECT_NE(dynamic_cast<OwnModule*>(task.module.get()), nullptr);

@@ -65,7 +65,10 @@ void plan_average(const Request& request, Plan& plan) {
       {"average", asked.kind, request.source("average.kind"), why(request, average)});
 
   const bool coupled = request.profile.couples_samples;
-  if (asked.buffers == "estimate" || (asked.buffers == "auto" && coupled && asked.kind == "swa")) {
+  // A compiled graph cannot be told to measure anew.
+  const bool may_estimate = coupled && !request.profile.graph;
+  if (asked.buffers == "estimate" ||
+      (asked.buffers == "auto" && may_estimate && asked.kind == "swa")) {
     average.buffers = AverageBuffers::estimate;
   } else {
     average.buffers = asked.buffers == "copy" ? AverageBuffers::copy : AverageBuffers::average;

@@ -43,6 +43,9 @@ void plan_objectives(const Request& request, Plan& plan);
 std::vector<const ParameterFacts*> parameters_of(const Request& request, size_t objective);
 // Which parameters are frozen, and until which step; after plan_length.
 void plan_freeze(const Request& request, Plan& plan);
+// The line about a model that is one compiled graph; after plan_freeze. ConfigError for what such a
+// graph cannot obey.
+void plan_graph(const Request& request, Plan& plan);
 void plan_precision(const Request& request, Plan& plan);
 // Bytes of a weight, and of its gradient; after plan_precision. Batch norms may keep 4.
 int64_t weight_size(const PrecisionPlan& precision);

@@ -4,6 +4,7 @@
 // nothing.
 #pragma once
 
+#include "tanren/base/graph_facts.h"
 #include "tanren/base/pipeline_schedule.h"
 #include "tanren/config/run_config.h"
 #include "tanren/plan/pipeline_cut.h"
@@ -96,6 +97,7 @@ struct ModelProfile {
   std::vector<ObjectiveFacts> objectives;
   // For parallel.pipeline: the blocks, with what a sample costs in each. No value: not known yet.
   std::optional<ModelBlocks> blocks = {};
+  std::optional<GraphFacts> graph = {};  // if one compiled graph computes the model
 };
 
 struct DevicePlan {

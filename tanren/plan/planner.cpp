@@ -50,6 +50,7 @@ Plan make_plan(const RunConfig& config, const Machine& given, const ModelProfile
   plan_length(request, plan);
   plan_objectives(request, plan);
   plan_freeze(request, plan);
+  plan_graph(request, plan);
   plan_precision(request, plan);
   plan_optimizer(request, plan);
   plan_reduction(request, plan);

@@ -123,6 +123,21 @@ void check_recurrent(const Request& request, const PrecisionPlan& precision) {
                                                        : " without precision.cast_model_type"));
 }
 
+// A compiled graph computes in what it was exported with.
+void check_graph_precision(const Request& request, const PrecisionPlan& precision) {
+  const GraphFacts& graph = *request.profile.graph;
+  const auto& asked = request.config.precision;
+  const bool is_asked = asked.mode != "auto" && asked.mode != graph.precision;
+  if (!is_asked && precision.level.empty() && precision.cast_model_type == Mode::fp32) return;
+  throw ConfigError(fmt::format(
+      "[plan] precision: {} is asked for, and the model is one compiled graph, exported in {}; set "
+      "precision.mode = \"{}\" alone, or export it with precision=\"{}\"",
+      is_asked                  ? "mode " + asked.mode
+      : precision.level.empty() ? "cast_model_type"
+                                : "level " + precision.level,
+      graph.precision, graph.precision, is_asked ? asked.mode : "bf16"));
+}
+
 }  // namespace
 
 int64_t weight_size(const PrecisionPlan& precision) {
@@ -146,7 +161,11 @@ void plan_precision(const Request& request, Plan& plan) {
   const bool cuda = plan.device.device != "cpu";
   plan_level(asked, precision);
   std::string reason = precision.level.empty() ? "as asked" : described(precision);
-  if (precision.level.empty() && asked.mode == "auto") {
+  if (request.profile.graph) {
+    check_graph_precision(request, precision);
+    precision.mode = from_word<Mode>(request.profile.graph->precision);
+    reason = "what the graph was exported with";
+  } else if (precision.level.empty() && asked.mode == "auto") {
     std::tie(precision.mode, reason) = choose(request.machine, cuda);
   } else {
     if (precision.mode == Mode::fp16 && !cuda && !request.machine.cpu_fp16) {

@@ -148,9 +148,10 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   }
   if (output.loop.ending == Ending::finished) {
     const Dataset& train = *prepared.datasets.train;
-    output.exported = export_weights(state, parts, shared.folder->path(),
-                                     describe_model(prepared.config, train.info(), train.size()),
-                                     prepared.quantization.get());
+    const Metadata model = describe_package(
+        describe_model(prepared.config, train.info(), train.size()), state.task.facts);
+    output.exported =
+        export_weights(state, parts, shared.folder->path(), model, prepared.quantization.get());
     output.summary.weights = output.exported->file.filename().string();
   }
   output.summary.startup_seconds = before_loop + output.loop.first_step_seconds;
@@ -206,6 +207,13 @@ std::string first_step_of(const Prepared& prepared,
       *prepared.datasets.train, start);
 }
 
+// What the ranks compare beside their data.
+Facts with_graph(Facts facts, const Task& task) {
+  const auto& graph = task.facts.graph;
+  if (graph) facts.emplace_back("the package in model.path, with checksum", graph->checksum);
+  return facts;
+}
+
 // `folder`: of rank 0, opened here. `reached`: as Shared has it.
 RunOutput run_all(const RunInput& input, const Registry& registry,
                   const std::shared_ptr<Communicator>& ranks,
@@ -231,7 +239,8 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   const Dataset& train = *prepared.datasets.train;
   const Dataset* const eval = prepared.datasets.eval.get();
   Origin origin{.data = data_facts(train, eval), .changes = {}};
-  check_same_data(ranks, origin.data, train, eval);
+  check_same_data(ranks, with_graph(origin.data, prepared.task), train, eval);
+  if (checkpoint && is_first) check_same_graph(folder->path(), prepared.task.facts);
   size_t num_old_changes = 0;
   std::optional<Fork> fork;
   const bool reads_files = !config.model.init_from.empty() || !config.model.from_hf.empty();
@@ -269,7 +278,9 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
     for (const std::string& remark : fitted.remarks) log(remark);
     for (size_t i = num_old_changes; i < origin.changes.size(); ++i)
       log(change_line(origin.changes[i]));
-    if (!checkpoint) keep_start(folder->path(), config, prepared.config.model, train.info());
+    if (!checkpoint) {
+      keep_start(folder->path(), config, prepared.config.model, prepared.task.facts, train.info());
+    }
     folder->write("plan.txt", plan_text(prepared.plan));
   }
   const Shared shared{

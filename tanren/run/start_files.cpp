@@ -1,5 +1,6 @@
 #include "tanren/run/start_files.h"
 
+#include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/config/filled_keys.h"
 #include "tanren/data/text/tokenizer.h"
@@ -35,22 +36,47 @@ void remove_stale(const fs::path& folder, const DataOptions& data, const Tokeniz
   if (fs::is_empty(folder)) fs::remove(folder);
 }
 
+std::string checksum_line(const GraphFacts& graph) {
+  return "checksum = \"" + graph.checksum + "\"\n";
+}
+
 }  // namespace
 
 void keep_start(const fs::path& folder, const RunConfig& asked, const ModelOptions& filled,
-                const DataInfo& train) {
+                const TaskFacts& task, const DataInfo& train) {
   const std::string keys = filled_keys(asked.model, filled);
-  if (keys.empty()) {
+  std::string text;
+  if (!keys.empty()) {
+    text = "# What model.from_hf gave; read instead of it when the run resumes.\n" + keys;
+  }
+  if (task.graph) {
+    text += "# The package that the run goes on with.\n[package]\n" + checksum_line(*task.graph);
+  }
+  if (text.empty()) {
     fs::remove(folder / kModel);
   } else {
-    write_file(folder / kModel,
-               "# What model.from_hf gave; read instead of it when the run resumes.\n" + keys);
+    write_file(folder / kModel, text);
   }
   TokenizerFiles files;
   if (!asked.data.train.tokenizer.empty() && train.tokenizer != nullptr) files = *train.tokenizer;
   if (!files.empty()) fs::create_directories(folder / kTokenizer);
   for (const auto& [name, text] : files) write_file(folder / kTokenizer / name, text);
   remove_stale(folder / kTokenizer, asked.data, files);
+}
+
+void check_same_graph(const fs::path& folder, const TaskFacts& task) {
+  std::error_code none;
+  if (!task.graph || !fs::exists(folder / kModel, none)) return;
+  const std::string text = read_file(folder / kModel);
+  if (text.find("[package]\n") == std::string::npos) return;
+  if (text.find(checksum_line(*task.graph)) != std::string::npos) return;
+  throw ConfigError("[run] " + folder.string() +
+                    " began with another package than the one in model.path, whose "
+                    "checksum is " +
+                    task.graph->checksum +
+                    "; put the first one back, or start anew with "
+                    "model.init_from = \"" +
+                    folder.string() + "\" and another run.name or --out");
 }
 
 Pretrained take_start(const fs::path& folder, RunConfig& config) {

@@ -123,6 +123,7 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   profile_objectives(task, profile);
   profile.couples_samples = couples_samples(task);
   profile.torch_dropout = torch_dropout(task);
+  profile.graph = task.facts.graph;
   profile.metrics = task.metrics;
   profile.classes = task.classes;
   profile.train_samples = datasets.train->size();

@@ -17,9 +17,10 @@ namespace {
 namespace fs = std::filesystem;
 
 using Target = bool (*)(std::string_view);
-const std::map<std::string, Target> kTargets = {
-    {"safetensors", safetensors}, {"pt", pt},         {"pickle", pickle},      {"index", index},
-    {"tokenizer", tokenizer},     {"config", config}, {"quantized", quantized}};
+const std::map<std::string, Target> kTargets = {{"safetensors", safetensors}, {"pt", pt},
+                                                {"pickle", pickle},           {"index", index},
+                                                {"tokenizer", tokenizer},     {"config", config},
+                                                {"quantized", quantized},     {"package", package}};
 const fs::path kFolder = TANREN_SOURCE_DIR "/tests/fuzz";
 
 std::vector<fs::path> files_in(const fs::path& folder) {

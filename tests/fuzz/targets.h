@@ -21,6 +21,7 @@ bool quantized(std::string_view bytes);  // the 8-bit weights of a whole model's
 bool pickle(std::string_view bytes);     // data.pkl of a .pt file with two storages
 bool index(std::string_view bytes);      // …safetensors.index.json
 bool tokenizer(std::string_view bytes);  // first byte: file kind; '\x1e' separates two files
+bool package(std::string_view bytes);    // manifest.json of a package
 bool config(std::string_view bytes);     // run.toml, then a --set after each '\x1e'
 
 // A temporary folder of this process, for readers that need a path; removed at the end.

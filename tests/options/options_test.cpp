@@ -236,6 +236,7 @@ std::vector<Row> rows() {
       {"model.kind",
        {"data.train.shape=[1,2,3]", "data.eval.shape=[1,2,3]", "model.hidden=[128,128]"},
        "convnet"},
+      {"model.path", {"model.kind=torchscript", "model.hidden=[128,128]"}, "absent.pt"},
       {"model.hidden", {}, "[7]"},
       {"model.channels", kConvnet, "[8]"},
       {"model.norm", kConvnet, "batch"},

@@ -46,8 +46,12 @@ void fields_of_pix2pixhd(FieldList& add, ModelOptions& o) {
 
 void fields(FieldList& add, ModelOptions& o) {
   add("kind", &o.kind,
-      "mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, or a name that the program "
-      "registered.");
+      "mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, torchscript, package, or a name "
+      "that the program registered.");
+  add("path", &o.path, Identity::by_name,
+      "torchscript: the file of torch.jit.save; package: the folder of tanren_export.py. Read at "
+      "each start, relative to the config file. A program: load only what you trust.",
+      TextKind::file);
   add("hidden", &o.hidden, "mlp: widths of the hidden layers, each ≥ 1; [] is a linear model.");
   add("channels", &o.channels,
       "convnet: channels per stage, each ≥ 1; each stage halves the image.");
@@ -102,9 +106,9 @@ void fields(FieldList& add, ModelOptions& o) {
       "gpt2, bert: standard deviation of the initial weights, lstm: of the embedding's, > 0; "
       "unset: 0.02; lstm: 1.");
   add("task", &o.task,
-      "bert: classify (BertForSequenceClassification), masked_lm (BertForMaskedLM); lstm: "
-      "classify, next_token; gpt2: next_token, classify (GPT2ForSequenceClassification). Empty: "
-      "classify; gpt2: next_token.");
+      "bert: classify (BertForSequenceClassification), masked_lm (BertForMaskedLM); lstm, "
+      "torchscript: classify, next_token; gpt2: next_token, classify "
+      "(GPT2ForSequenceClassification). Empty: classify; gpt2: next_token.");
   add("token_types", &o.token_types, "bert: kinds of token, of sentence A and B; 0: 2.");
   add("pad_token", &o.pad_token,
       "bert, lstm: the token that pads, whose embedding starts at 0 and gets no gradient; -1: "
@@ -149,7 +153,8 @@ void fields(FieldList& add, ModelOptions& o) {
 namespace {
 
 // Keys that some kinds read and others do not.
-const Keys kKindKeys = {"hidden",
+const Keys kKindKeys = {"path",
+                        "hidden",
                         "channels",
                         "norm",
                         "activation",

@@ -15,8 +15,10 @@ struct UnfreezeOptions {                // [[model.unfreeze]]
 };
 
 struct ModelOptions {
-  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, or a name that the program registered
+  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, torchscript, package, or a name that
+  // the program registered
   std::string kind;
+  std::string path;  // torchscript: the file; package: the folder; relative to the config file
   std::vector<int64_t> hidden = {128, 128};  // mlp: widths of the hidden layers
   std::vector<int64_t> channels = {32, 64};  // convnet: channels per stage
   std::string norm = "group";                // convnet: batch, group, none
@@ -38,7 +40,8 @@ struct ModelOptions {
   bool fused_attention_dropout = false;  // gpt2: torch's kernel draws it
   std::optional<double> layer_norm_eps;
   std::optional<double> initializer_range;  // standard deviation of the initial weights
-  std::string task;  // bert: classify, masked_lm; lstm: classify, next_token; empty: classify
+  // bert: classify, masked_lm; lstm, torchscript: classify, next_token; empty: classify
+  std::string task;
   int64_t token_types = 0;                   // bert: number of token types; 0: 2
   std::optional<int64_t> pad_token;          // its embedding gets no gradient; -1: none
   std::optional<double> classifier_dropout;  // before the classifier; overrides dropout

@@ -1,0 +1,274 @@
+#include "tanren/model/torchscript.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
+#include "tanren/base/metric_names.h"
+#include "tanren/base/text.h"
+#include "tanren/config/kinds.h"
+#include "tanren/dry/dry_scope.h"
+#include "tanren/model/losses.h"
+#include "tanren/model/supervised.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace tanren {
+namespace {
+
+namespace jit = torch::jit;
+
+// Arguments of operators that draw: at 0 they draw nothing.
+constexpr const char* kProbabilities[] = {"p", "dropout_p", "dropout"};
+
+// Whether the two are one tensor under two names, which a file may hold as two of the same memory.
+bool are_tied(const at::Tensor& one, const at::Tensor& other) {
+  return one.numel() > 0 && one.const_data_ptr() == other.const_data_ptr() &&
+         one.scalar_type() == other.scalar_type() && one.sizes() == other.sizes() &&
+         one.strides() == other.strides();
+}
+
+class ScriptNode : public torch::nn::Module {
+ public:
+  // `parameters` gets those that it adds.
+  ScriptNode(jit::Module script, std::vector<at::Tensor>& parameters)
+      : torch::nn::Module(script.type()->name()->name()), script_(std::move(script)) {
+    const auto flag = script_.type()->findAttributeSlot("training");
+    if (flag) torch::nn::Module::train(script_._ivalue()->getSlot(*flag).toBool());
+    for (const auto& item : script_.named_parameters(/*recurse=*/false)) {
+      const auto first =
+          std::find_if(parameters.begin(), parameters.end(),
+                       [&](const at::Tensor& other) { return are_tied(item.value, other); });
+      if (first == parameters.end()) {
+        parameters.push_back(item.value);
+        register_parameter(item.name, item.value, item.value.requires_grad());
+      } else {
+        script_.setattr(item.name, *first);
+        register_parameter(item.name, *first, first->requires_grad());
+      }
+    }
+    for (const auto& item : script_.named_buffers(/*recurse=*/false)) {
+      if (item.value.defined()) register_buffer(item.name, item.value);
+    }
+    for (const auto& item : script_.named_children()) {
+      register_module(item.name, std::make_shared<ScriptNode>(item.value, parameters));
+    }
+  }
+
+  void train(bool on = true) override {
+    torch::nn::Module::train(on);  // and the modules inside
+    const auto flag = script_.type()->findAttributeSlot("training");
+    if (flag) script_._ivalue()->setSlot(*flag, on);
+  }
+
+  const jit::Module& script() const { return script_; }
+
+ private:
+  jit::Module script_;
+};
+
+// The name that messages give the file.
+std::string script_named(const std::filesystem::path& file) { return "[model] " + file.string(); }
+
+// What a forward of a script is called with, and what it gives.
+class ScriptForward {
+ public:
+  ScriptForward(std::shared_ptr<ScriptNode> root, std::filesystem::path file)
+      : root_(std::move(root)), file_(std::move(file)) {
+    const auto method = root_->script().find_method("forward");
+    if (!method || method->function().getSchema().arguments().size() < 2) {
+      throw ConfigError(script_named(file_) +
+                        " has no forward with an argument; script a module whose forward takes "
+                        "its inputs");
+    }
+    for (const at::Tensor& parameter : root_->parameters()) {
+      const bool is_better =
+          !reference_.defined() || (reference_.dim() < 2 && parameter.dim() >= 2);
+      if (parameter.is_floating_point() && is_better) reference_ = parameter;
+    }
+  }
+
+  at::Tensor operator()(const Batch& batch) const {
+    const jit::Method method = root_->script().get_method("forward");
+    const auto& arguments = method.function().getSchema().arguments();
+    std::unordered_map<std::string, c10::IValue> by_name;
+    for (size_t i = 2; i < arguments.size(); ++i) {  // after the module and the inputs
+      const auto& argument = arguments[i];
+      const bool has_default = argument.default_value().has_value();
+      const at::Tensor* field = batch.fields.find(argument.name());
+      if (has_default && (field == nullptr || argument.name() == "labels")) continue;
+      if (field == nullptr) refuse_argument(argument.name(), batch);
+      by_name[argument.name()] = cast(*field);
+    }
+    // The optimising executor compiles anew after its first calls, which would give a resumed run
+    // other kernels than one that was not stopped. The flag is this thread's.
+    const jit::GraphOptimizerEnabledGuard as_it_is_written(false);
+    return tensor_of(method({cast(batch["inputs"])}, by_name));
+  }
+
+ private:
+  [[noreturn]] void refuse_argument(const std::string& name, const Batch& batch) const {
+    std::string fields;
+    for (const auto& [field, tensor] : batch.fields) fields += (fields.empty() ? "" : ", ") + field;
+    throw ConfigError(
+        fmt::format("{}: forward wants {}, and the data has no such field, only {}; give the "
+                    "argument a default, or the field its name",
+                    script_named(file_), name, fields));
+  }
+
+  // Floating fields take the dtype of the weights.
+  at::Tensor cast(const at::Tensor& field) const {
+    const bool casts = reference_.defined() && field.is_floating_point();
+    return casts ? field.to(reference_.scalar_type()) : field;
+  }
+
+  at::Tensor tensor_of(const c10::IValue& result) const {
+    if (result.isTensor()) return result.toTensor();
+    if (result.isTuple()) {
+      const auto& elements = result.toTupleRef().elements();
+      if (!elements.empty() && elements[0].isTensor()) return elements[0].toTensor();
+    }
+    if (result.isGenericDict()) {
+      const auto values = result.toGenericDict();
+      const auto logits = values.find(c10::IValue("logits"));
+      if (logits != values.end() && logits->value().isTensor()) return logits->value().toTensor();
+    }
+    throw ConfigError(fmt::format(
+        "{}: forward gives {}; let it give a tensor, a tuple that begins with one, or a dictionary "
+        "with one as \"logits\"",
+        script_named(file_), result.type()->str()));
+  }
+
+  std::shared_ptr<ScriptNode> root_;
+  std::filesystem::path file_;
+  at::Tensor reference_;  // has the module's dtype, also after it is moved to another
+};
+
+// Whether the node's argument of that name is the constant `value`.
+template <typename T>
+bool is_always(const jit::Node& node, const char* name, T value) {
+  if (!node.hasNamedInput(name)) return false;
+  const auto constant = jit::toIValue(node.namedInput(name));
+  if (!constant) return false;
+  if (constant->isBool()) return constant->toBool() == static_cast<bool>(value);
+  return constant->isScalar() && constant->toScalar().toDouble() == static_cast<double>(value);
+}
+
+bool normalises_over_samples(const jit::Node& node) {
+  const std::string_view kind = node.kind().toQualString();
+  return kind.starts_with("aten::") && kind.find("batch_norm") != std::string_view::npos &&
+         !is_always(node, "training", false);
+}
+
+bool draws_of_torch(const jit::Node& node) {
+  if (!node.isNondeterministic()) return false;
+  return std::none_of(std::begin(kProbabilities), std::end(kProbabilities),
+                      [&](const char* name) { return is_always(node, name, 0.0); });
+}
+
+// Adds what the operators of the block tell.
+void read_script_facts(const at::ArrayRef<const jit::Block*>& blocks, TaskFacts& facts) {
+  for (const jit::Block* block : blocks) {
+    for (const jit::Node* node : block->nodes()) {
+      if (normalises_over_samples(*node)) facts.couples_samples = true;
+      if (facts.torch_dropout->empty() && draws_of_torch(*node)) {
+        facts.torch_dropout = node->kind().toQualString();
+      }
+      read_script_facts(node->blocks(), facts);
+    }
+  }
+}
+
+TaskFacts script_facts(const jit::Module& script) {
+  TaskFacts facts{.couples_samples = false, .torch_dropout = "", .runs_dry = false};
+  const auto graph = script.get_method("forward").graph()->copy();
+  jit::Inline(*graph);
+  read_script_facts({graph->block()}, facts);
+  return facts;
+}
+
+Task token_task_of(const std::shared_ptr<ScriptNode>& root, const ScriptForward& forward,
+                   const ModelOptions& options, const DataInfo& info) {
+  const auto loss = [smoothing = options.label_smoothing](const at::Tensor& scores,
+                                                          const Batch& batch) {
+    return token_cross_entropy(scores, batch["labels"], smoothing);
+  };
+  Task task{.module = root};
+  task.phases.emplace_back().forward = [forward, loss](const Batch& batch) {
+    return Terms{loss(forward(batch), batch)};
+  };
+  task.loss_fields = {"labels"};
+  task.predict = [forward, loss](const Batch& batch) {
+    const at::Tensor scores = forward(batch);
+    return Prediction{{loss(scores, batch)}, scores.transpose(1, 2), batch["labels"]};
+  };
+  task.metrics = class_metrics();
+  task.classes = info.vocab_size;
+  if (options.label_smoothing == 0) task.metrics.emplace_back("perplexity");
+  add_text_metrics(task, options);
+  return task;
+}
+
+// Two tensors in the same memory would be updated twice; one under two names is a tied weight.
+void refuse_views(const ScriptNode& root, const std::filesystem::path& file) {
+  std::map<const void*, std::pair<const at::TensorImpl*, std::string>> seen;
+  for (const auto& item : root.named_parameters()) {
+    const at::Tensor& own = item.value();
+    const auto [first, is_first] = seen.try_emplace(own.const_data_ptr(),
+                                                    own.unsafeGetTensorImpl(), item.key());
+    if (is_first || own.numel() == 0 || first->second.first == own.unsafeGetTensorImpl()) continue;
+    throw ConfigError(
+        fmt::format("{}: {} and {} are two tensors in the same memory, which would be trained "
+                    "twice; let both names be one parameter",
+                    script_named(file), first->second.second, item.key()));
+  }
+}
+
+std::shared_ptr<ScriptNode> read_script(const std::filesystem::path& file) {
+  try {
+    std::vector<at::Tensor> parameters;
+    const auto root = std::make_shared<ScriptNode>(
+        jit::load(file.string(), at::Device(at::kCPU)), parameters);
+    refuse_views(*root, file);
+    return root;
+  } catch (...) {
+    rethrow_known();
+    throw ConfigError(fmt::format("{} cannot be read as a TorchScript file: {}; write it by "
+                                  "torch.jit.save(torch.jit.script(model), …)",
+                                  script_named(file), line_of_current()));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<torch::nn::Module> load_script(const std::filesystem::path& file) {
+  return read_script(file);
+}
+
+Task torchscript_task(const ModelOptions& options, const DataInfo& info) {
+  if (options.path.empty()) {
+    throw ConfigError("[model] kind torchscript needs a file; set model.path");
+  }
+  const std::filesystem::path file = options.path;
+  if (is_dry(at::empty({1}))) {
+    throw NeedsValues(script_named(file) + ": a TorchScript file is not loaded in a dry run");
+  }
+  const auto root = read_script(file);
+  const ScriptForward forward(root, file);
+  Task task = task_of(options) == "next_token" ? token_task_of(root, forward, options, info)
+                                               : supervised_batches(root, forward, options, info);
+  task.facts = script_facts(root->script());
+  return task;
+}
+
+}  // namespace tanren

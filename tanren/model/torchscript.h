@@ -1,0 +1,29 @@
+// Models out of TorchScript files (torch.jit.script or trace, then save). libtorch interprets the
+// file's forward operator by operator, so that autograd, autocast and the allocator work as for any
+// model. A file is a program: load only files that you trust.
+#pragma once
+
+#include "tanren/base/data_info.h"
+#include "tanren/base/task.h"
+#include "tanren/config/run_config.h"
+
+#include <filesystem>
+#include <memory>
+
+#include <torch/nn/module.h>
+
+namespace tanren {
+
+// The modules of a file, by its names. Parameters and buffers are the file's own tensors, and a
+// module's train() reaches the script.
+std::shared_ptr<torch::nn::Module> load_script(const std::filesystem::path& file);
+
+// The task of the file options.path, with supervised()'s losses, or with model.task = "next_token"
+// a cross-entropy of each token's scores, [n, T, tokens]. forward's first argument is the field
+// "inputs", others are the fields of their names; one that no field has keeps its default, as
+// "labels" always does. Its result is a tensor, a tuple that begins with it, or a dictionary with
+// it as "logits". ConfigError if the file cannot be read or has no such forward, and, at a batch,
+// for an argument without field and default. NeedsValues in a dry run.
+Task torchscript_task(const ModelOptions& options, const DataInfo& info);
+
+}  // namespace tanren

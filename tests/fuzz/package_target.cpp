@@ -1,0 +1,31 @@
+#include "tanren/model/package_manifest.h"
+#include "tests/fuzz/targets.h"
+
+#include <set>
+
+namespace tanren::fuzz {
+
+// What stands in an accepted manifest is used as indices and names without another look.
+bool package(std::string_view bytes) {
+  return is_read([&] {
+    const PackageManifest manifest = parse_package_manifest(bytes, "manifest.json");
+    std::set<int64_t> outputs;
+    const auto take = [&](const std::optional<int64_t>& output) {
+      if (!output) return;
+      const bool is_new = outputs.insert(*output).second;
+      if (!is_new || *output < std::ssize(manifest.terms) || *output >= manifest.outputs) {
+        throw std::logic_error("an output is no tensor's own");
+      }
+    };
+    for (const auto& parameter : manifest.parameters) take(parameter.gradient);
+    for (const auto& buffer : manifest.buffers) take(buffer.output);
+    for (const auto& field : manifest.fields) {
+      for (const auto& size : field.sizes) {
+        if (!size.name.empty()) manifest.ranges.at(size.name);
+      }
+    }
+    if (manifest.files.count("train.so") != 1) throw std::logic_error("there is no train.so");
+  });
+}
+
+}  // namespace tanren::fuzz

@@ -1,0 +1,271 @@
+// Runs of packages: whatever the split, the ranks and what runs out, the weights are those of the
+// same torch module in one piece. Issue 30.
+#include "tests/support/hand_package.h"
+#include "tests/support/loop_run.h"
+#include "tests/support/rank_run.h"
+#include "tests/support/token_data.h"
+
+#include "tanren/base/error.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/interop/described_task.h"
+#include "tanren/interop/model_description.h"
+#include "tanren/interop/python_folder.h"
+#include "tanren/interop/whole_model.h"
+#include "tanren/memory/cpu_allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <regex>
+#include <tuple>
+
+namespace tanren::testing {
+namespace {
+
+RunConfig package_config(const std::filesystem::path& package) {
+  auto config = tiny_config("mlp");
+  config.run.device = "cpu";
+  config.model = {.kind = "package", .path = package.string()};
+  config.batch.global_batch = "14";
+  config.clip.norm = 0.3;
+  config.parallel.first_bucket_mb = 1.0 / 1024;
+  config.parallel.bucket_mb = 4.0 / 1024;
+  return config;
+}
+
+// The weights after 5 updates on the first of `world_size` ranks; all have the same.
+at::Tensor trained(const RunConfig& config, int world_size,
+                   const std::function<Task()>& make_task = {}) {
+  const TokenData data(38);
+  std::vector<at::Tensor> weights(static_cast<size_t>(world_size));
+  const auto open_windows = std::make_shared<std::atomic<int>>(0);
+  on_engine("threads", world_size, [&](Communicator& comm) {
+    RankRun run(config, data, comm, make_task, open_windows);
+    for (int i = 0; i < 5; ++i) {
+      const StepReport report = run.step();
+      EXPECT_EQ(report.objectives[0].verdict.action, Action::apply);
+      EXPECT_GT(report.objectives[0].grad_norm, config.clip.norm) << "clipping does nothing";
+    }
+    weights[static_cast<size_t>(comm.rank())] = run.weights();
+  });
+  for (const at::Tensor& own : weights) EXPECT_TRUE(at::equal(own, weights[0])) << "ranks differ";
+  return weights[0];
+}
+
+using PackageCombination = std::tuple<bool, int, int64_t>;
+
+class PackageRanks : public ::testing::TestWithParam<PackageCombination> {
+ protected:
+  // Of a rank's share of 14, in 3 microsteps that differ, or in one.
+  static int64_t microbatch(bool is_split, int ranks) {
+    const int64_t share = (14 + ranks - 1) / ranks;
+    return is_split ? share / 3 + 1 : share;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_P(PackageRanks, train_as_the_module_in_one_piece) {
+  const auto [is_split, ranks, zero] = GetParam();
+  auto config = package_config(write_hand_package(folder_.path()));
+  static const at::Tensor expected = trained(config, 1, [] { return hand_task({}); });
+  config.batch.microbatch = microbatch(is_split, ranks);
+  config.parallel.zero = zero;
+  const double error = relative(trained(config, ranks), expected);
+  std::printf("package, %s, %d ranks, zero %d: weights %.1e\n", is_split ? "split" : "whole", ranks,
+              static_cast<int>(zero), error);
+  EXPECT_LT(error, 1e-10);
+}
+
+TEST_P(PackageRanks, train_as_the_module_with_batch_norm_at_the_same_split) {
+  const auto [is_split, ranks, zero] = GetParam();
+  const HandPackage options{.name = "norm"};
+  auto config = package_config(write_hand_package(folder_.path(), options));
+  config.batch.microbatch = microbatch(is_split, ranks);
+  const at::Tensor expected = trained(config, ranks, [&] { return hand_task(options); });
+  config.parallel.zero = zero;
+  EXPECT_LT(relative(trained(config, ranks), expected), 1e-10);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PackageRanks,
+                         ::testing::Combine(::testing::Bool(), ::testing::Values(1, 2, 3),
+                                            ::testing::Values(0, 1, 2)));
+
+class PackageRun : public Loop {
+ protected:
+  RunConfig config_of(const HandPackage& options) {
+    auto config = package_config(write_hand_package(folder_.path(), options));
+    config.run.steps = 6;
+    config.batch.global_batch = "8";
+    config.data.train.fields = {"inputs: int[12] in [0, 22]", "labels: int[12] in [0, 22]"};
+    return config;
+  }
+  std::string log(const std::string& folder) const {
+    static const std::regex timing(R"(,"timing":\{[^}]*\})");
+    return std::regex_replace(read_file(folder_.path() / folder / "log.jsonl"), timing, "");
+  }
+  TensorMap weights(const std::string& folder) const {
+    const auto last = latest_checkpoint(folder_.path() / folder / "checkpoints");
+    return read_checkpoint(last.value()).model.tensors;
+  }
+};
+
+TEST_F(PackageRun, goes_on_bitwise_after_a_stop_at_any_step) {
+  auto config = config_of({.name = "norm"});
+  config.batch.microbatch = 3;
+  config.checkpoint.every = 2;
+  EXPECT_EQ(go(config, "whole").loop.ending, Ending::finished);
+  const TensorMap expected = weights("whole");
+  for (const int64_t step : {1, 2, 3, 4, 5}) {
+    const std::string folder = "stopped-" + std::to_string(step);
+    auto first = config;
+    first.run.stop_after = step;
+    EXPECT_EQ(go(first, folder).loop.ending, Ending::stopped);
+    EXPECT_EQ(go(config, folder).loop.ending, Ending::finished);
+    EXPECT_EQ(log("whole"), log(folder));
+    for (const auto& [name, tensor] : weights(folder)) {
+      EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name << ", stopped at " << step;
+    }
+  }
+}
+
+TEST_F(PackageRun, goes_on_with_its_own_package_alone) {
+  auto config = config_of({});
+  config.checkpoint.every = 1;
+  auto first = config;
+  first.run.stop_after = 2;
+  EXPECT_EQ(go(first, "run").loop.ending, Ending::stopped);
+  const std::filesystem::path package = config.model.path;
+  const nlohmann::json own = hand_manifest({}, package);
+  nlohmann::json other = own;
+  other["class"] = "OtherModel";
+  write_manifest(package, other);
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { go(config, "run"); }),
+                         "start anew with model.init_from");
+  write_manifest(package, own);
+  EXPECT_EQ(go(config, "run").loop.ending, Ending::finished);
+}
+
+TEST_F(PackageRun, plans_the_precision_of_the_graph_and_says_what_it_is) {
+  auto config = config_of({});
+  config.precision.mode = "auto";
+  config.run.steps = 1;
+  go(config, "run");
+  EXPECT_EQ(plan_.precision.mode, Mode::fp64);
+  std::string reason;
+  for (const PlanLine& line : plan_.lines) {
+    if (line.key == "graph") reason = line.reason;
+  }
+  TANREN_EXPECT_CONTAINS(reason, "tokens 2 to 12");
+  TANREN_EXPECT_CONTAINS(reason, "it draws nothing");
+  config.precision.mode = "bf16";
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { go(config, "other"); }),
+                         "set precision.mode = \"fp64\"");
+}
+
+// Converting needs no code, and evaluating wants the user to name it.
+TEST_F(PackageRun, exports_weights_under_the_names_of_python) {
+  auto config = config_of({});
+  const std::filesystem::path package = config.model.path;
+  write_file(package / "config.json", "{\"model_type\": \"hand\"}");
+  go(config, "run");
+  const auto file = folder_.path() / "run" / kWholeFile;
+  std::filesystem::rename(package, folder_.path() / "elsewhere");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { load_model(file); }), "set model.path");
+  const auto folder = folder_.path() / "python";
+  const PythonFolder written = write_python_folder(file, folder, std::nullopt, {});
+  TANREN_EXPECT_CONTAINS(written.opened_by, "transformers.HandModel.from_pretrained");
+  EXPECT_EQ(read_file(folder / "config.json"), "{\"model_type\": \"hand\"}");
+  const TensorMap tensors = read_safetensors(folder / "model.safetensors").tensors;
+  EXPECT_TRUE(at::equal(tensors.at("head.weight"), tensors.at("embedding.weight")));
+  EXPECT_NE(tensors.find("unused.weight"), nullptr);
+}
+
+TEST_F(PackageRun, evaluates_a_whole_model_with_the_package_that_trained_it) {
+  auto config = config_of({.name = "norm"});
+  go(config, "run");
+  const auto read = read_safetensors(folder_.path() / "run" / kWholeFile);
+  const std::string what = "model.tanren.safetensors";
+  const auto description = description_of(read.metadata, what, {"model.path=" + config.model.path},
+                                          ModelRegistry().kinds());
+  const auto build = [&] {
+    return build_described(description.config.model, description.info, read, {}, what,
+                           ModelRegistry(), at::kDouble);
+  };
+  const Task task = build();
+  const at::NoGradGuard no_grad;
+  const Batch batch = TokenData(38).collate({0, 1, 2}).batch;
+  Task written = hand_task({.name = "norm"});
+  for (auto& item : written.module->named_parameters()) {
+    item.value().copy_(read.tensors.at(item.key()));
+  }
+  for (auto& item : written.module->named_buffers()) {
+    item.value().copy_(read.tensors.at(item.key()));
+  }
+  EXPECT_LT(relative(task.predict(batch).outputs, written.predict(batch).outputs), 1e-10);
+  nlohmann::json manifest = hand_manifest({.name = "norm"}, config.model.path);
+  manifest["class"] = "OtherModel";
+  write_manifest(config.model.path, manifest);
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { build(); }), "trained by another package");
+}
+
+class PackageShortage : public PackageRun {
+ protected:
+  void TearDown() override {
+    fail_cpu_allocation(INT64_MAX);
+    set_cpu_memory_limit(0);
+    uninstall_cpu_allocator();
+  }
+};
+
+// Each allocation of the second step fails once: a refusal inside the graph comes out of it as
+// another error, which must still be recovered from.
+TEST_F(PackageShortage, any_allocation_of_a_step_may_fail_once) {
+  auto config = config_of({});
+  config.memory.limit = "8GiB";  // installs our allocator
+  TinyRun undisturbed(config);
+  undisturbed.steps(2);
+  const at::Tensor expected = undisturbed.weights();
+  int64_t injections = 0, recoveries = 0;
+  double worst = 0;
+  for (int64_t index = 0;; ++index) {
+    TinyRun run(config);
+    run.step();
+    const GlobalBatch batch = run.loader->next();
+    const int64_t live_before = cpu_memory_stats().live_bytes;
+    fail_cpu_allocation(index);
+    const StepReport report = run.step(batch);
+    const bool failed = cpu_allocations_until_failure() < 0;
+    fail_cpu_allocation(INT64_MAX);
+    EXPECT_EQ(report.objectives[0].step, 2) << index;
+    EXPECT_EQ(cpu_memory_stats().live_bytes, live_before) << index;
+    worst = std::max(worst, relative(run.weights(), expected));
+    if (!failed) break;
+    ++injections;
+    recoveries += run.parts.recovery->num_failures();
+  }
+  std::printf("package: %lld allocations failed, %lld microsteps recovered, weights within %.1e\n",
+              static_cast<long long>(injections), static_cast<long long>(recoveries), worst);
+  EXPECT_GT(recoveries, 20);
+  EXPECT_LT(worst, 1e-10);
+}
+
+TEST_F(PackageShortage, does_not_grow_over_100_of_them) {
+  auto config = config_of({});
+  config.memory.limit = "8GiB";
+  config.memory.recovery = "same_split";
+  TinyRun run(config);
+  run.step();
+  int64_t live = 0;
+  for (int i = 0; i < 100; ++i) {
+    const GlobalBatch batch = run.loader->next();
+    if (i == 0) live = cpu_memory_stats().live_bytes;
+    fail_cpu_allocation(5 + i % 20);
+    run.step(batch);
+    fail_cpu_allocation(INT64_MAX);
+    EXPECT_EQ(cpu_memory_stats().live_bytes, live) << i;
+  }
+  EXPECT_GT(run.parts.recovery->num_failures(), 50);
+}
+
+}  // namespace
+}  // namespace tanren::testing
