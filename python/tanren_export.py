@@ -261,8 +261,9 @@ def class_first(scores, parts):
 
 def write(parts, folder, tokenizer):
     start = time.monotonic()
-    terms = check_sums(parts)
+    terms = terms_of(parts)
     training, predicting = TrainGraph(parts, terms), PredictGraph(parts)
+    check_sums(parts)
     sizes = common_sizes(training.sizes, predicting.sizes)
     for graph, name in ((training, "train"), (predicting, "predict")):
         say(f"{parts.name}: compiling {name}.so", start)
@@ -299,8 +300,19 @@ def eager(parts, fields, training, seeds=None, parameters=None):
         gradients = [next(given) if one.requires_grad else None for one in parameters]
     return [one.detach() for one in sums], found, buffers, gradients
 
+def terms_of(parts):
+    try:
+        found = eager(parts, list(parts.fields.values()), training=False)[1]
+    except ExportError:
+        raise
+    except Exception as error:
+        refuse(error)
+    if parts.targets:
+        check_scores(parts, found.scores)
+    return found.terms
+
 def check_sums(parts):
-    """The terms of the example. Its two halves must add up to it."""
+    """The two halves of the example must add up to it."""
     half = parts.samples // 2
     fields = list(parts.fields.values())
     whole, found, _, _ = eager(parts, fields, training=False)
@@ -313,9 +325,6 @@ def check_sums(parts):
             fail(f"term {name} is no sum over samples: {left.item():.6g} of the example's first half and "
                  f"{right.item():.6g} of its second make {(left + right).item():.6g}, the example has "
                  f"{all_.item():.6g}; use reduction=\"sum\"")
-    if parts.targets:
-        check_scores(parts, found.scores)
-    return found.terms
 
 def check_scores(parts, scores):
     targets = parts.fields[parts.targets]
@@ -340,20 +349,27 @@ def traced(parts, training, arguments):
         except torch._dynamo.exc.UserError as error:
             if "Suggested fixes" not in str(error):
                 refuse(error)
-            shapes[-1] = refined(str(error), shapes[-1])
+            shapes[-1] = refined(parts, str(error), shapes[-1])
         except Exception as error:
             refuse(error)
     fail("the sizes of fields depend on each other in a way that torch.export does not settle")
 
-def refined(message, fields):
+def check_changes(parts, program):
+    changed = [spec.target for spec in program.graph_signature.output_specs if spec.kind == OutputKind.BUFFER_MUTATION]
+    if changed:
+        names = list(parts.constants)
+        told = [names[int(each.rpartition("_")[2])] if each.startswith("constant_") else each for each in changed]
+        fail(f"the model changes {', '.join(told)}, which its state_dict does not have; make it a persistent buffer")
+
+def refined(parts, message, shapes):
     from torch.export.dynamic_shapes import refine_dynamic_shapes_from_suggested_fixes
     fixes = message.partition("Suggested fixes:")[2].partition("\n\n")[0]
-    fields = refine_dynamic_shapes_from_suggested_fixes(f"Suggested fixes:{fixes}", fields)
-    for field in fields:
-        for dim, size in field.items():
+    shapes = refine_dynamic_shapes_from_suggested_fixes(f"Suggested fixes:{fixes}", shapes)
+    for field, sizes in zip(parts.fields, shapes):
+        for dim, size in sizes.items():
             if isinstance(size, int):
-                fail(f"the model holds a size that should vary at {size} (dim {dim} of a field): {first_line(message)}")
-    return fields
+                fail(f"the model takes only {size} at {field}.{dim}, the {parts.dims[field, dim]} size, which should vary")
+    return shapes
 
 def first_line(text):
     return next((line.strip() for line in str(text).splitlines() if line.strip()), "")
@@ -376,13 +392,6 @@ class TracedGraph:
         self.sizes = sizes_of(program, parts)
         module, graph = program.graph_module, program.graph_module.graph
         constants = {**program.state_dict, **program.constants}
-        mutated = [spec.target for spec in program.graph_signature.output_specs
-                   if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)]
-        if mutated:
-            names = list(parts.constants)
-            told = [names[int(each.rpartition("_")[2])] if str(each).startswith("constant_") else each
-                    for each in mutated]
-            fail(f"the model changes {', '.join(told)}, which its state_dict does not have; register it as persistent")
         places = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         for node in list(graph.nodes):
             if node.op == "placeholder" and places[node.name].kind != InputKind.USER_INPUT:
@@ -472,6 +481,7 @@ class TrainGraph(TracedGraph):
                                                 decompose_custom_triton_ops=False)
         except Exception as error:
             refuse(error)
+        check_changes(parts, joint)
         last, = (node for node in joint.graph.nodes if node.op == "output")
         produced = list(last.args[0])[1:]
         sums, rest = produced[:len(terms)], produced[len(terms):]
@@ -489,6 +499,7 @@ class PredictGraph(TracedGraph):
         arguments = [list(parts.parameters.values()), list(parts.buffers.values()), list(parts.fields.values())]
         with torch.no_grad():
             program = traced(parts, False, arguments).run_decompositions({})
+        check_changes(parts, program)
         super().__init__(parts, program, arguments)
 
 def source_of(node):
