@@ -53,13 +53,15 @@ class Terms:
         if not terms or not all(isinstance(term, Sum) for term in terms.values()):
             fail("a loss returns te.Terms(scores, name=te.Sum(sum, count=\"samples\"), …) with at least one term")
 
-def export(model, loss, example, path, *, precision="fp32", dynamic=None, metrics=(), targets="labels", freeze=(),
-           tokenizer=None):
+def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges=None, metrics=(), targets="labels",
+           freeze=(), tokenizer=None):
     """Writes the package `path` of `model` and `loss(model, batch)`.
 
     example    a batch of at least 2 samples: names of fields → tensors with the samples along dim 0
     precision  "fp32", "fp64", or "bf16", "fp16": by autocast, with parameters in fp32
     dynamic    {"tokens": ["inputs.1", "attention_mask.1"]}: the dims of fields that vary beside the samples
+    ranges     {"tokens": (1, 512)}: their least and largest sizes; of tokens, up to the config's
+               max_position_embeddings if there is one
     metrics    "classes", "values", or names of tanren's metrics, of the scores against the field `targets`
     freeze     patterns (glob) of parameters and modules that stay as they are; such modules are in eval mode
     tokenizer  a tokenizer of transformers, saved beside the model's config
@@ -68,7 +70,7 @@ def export(model, loss, example, path, *, precision="fp32", dynamic=None, metric
     path = pathlib.Path(path)
     if path.exists() and not (path / "manifest.json").exists():
         fail(f"{path} exists and is no package; give another path")
-    parts = Parts(model, loss, example, precision, dynamic or {}, metrics, targets, freeze)
+    parts = Parts(model, loss, example, precision, dynamic or {}, ranges or {}, metrics, targets, freeze)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Whole or absent: written beside the target, renamed at the end.
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
@@ -95,7 +97,7 @@ def check_versions():
 
 class Parts:
     """A model, its loss and an example, checked, with parameters and buffers taken out of the model."""
-    def __init__(self, model, loss, example, precision, dynamic, metrics, targets, freeze):
+    def __init__(self, model, loss, example, precision, dynamic, ranges, metrics, targets, freeze):
         if precision not in TOLERANCE:
             fail(f"precision = {precision!r}; one of {', '.join(TOLERANCE)}")
         self.precision, self.tolerance = precision, TOLERANCE[precision]
@@ -118,6 +120,7 @@ class Parts:
         self.targets = self.targets_of(targets)
         self.classes_are_last, self.classes = False, 0
         self.dims = self.named_dims(dynamic)
+        self.ranges = self.ranges_of(ranges)
         self.frozen = self.frozen_parameters(parameters, freeze)
         self.patterns = [freeze] if isinstance(freeze, str) else list(freeze)
         self.parameters = {name: one.detach().clone(memory_format=torch.contiguous_format)
@@ -166,6 +169,19 @@ class Parts:
                     fail(f"dynamic: the example has size 1 at {place}; give at least 2")
                 dims[field, int(dim)] = size
         return dims
+
+    def ranges_of(self, ranges):
+        positions = getattr(self.config, "max_position_embeddings", None)
+        found = {name: (1 if name == "batch" else 2, positions if name == "tokens" and positions else UNBOUNDED)
+                 for name in self.dims.values()}
+        for name, span in ranges.items():
+            if name not in found or len(span) != 2 or not 1 <= span[0] <= span[1] <= UNBOUNDED:
+                fail(f"ranges: {name!r}: {span} must be the least and largest of a size that dynamic names")
+            found[name] = tuple(span)
+        for (field, dim), name in self.dims.items():
+            if not found[name][0] <= self.fields[field].shape[dim] <= found[name][1]:
+                fail(f"ranges: {field}.{dim} of the example is not within {found[name]}")
+        return found
 
     def frozen_parameters(self, parameters, freeze):
         patterns = [freeze] if isinstance(freeze, str) else list(freeze)
@@ -336,8 +352,7 @@ def check_scores(parts, scores):
 
 def traced(parts, training, arguments):
     parts.set_training(training)
-    names = sorted(set(parts.dims.values()))
-    sizes = {name: Dim(name, min=1, max=UNBOUNDED) for name in names}
+    sizes = {name: Dim(name, min=least, max=most) for name, (least, most) in parts.ranges.items()}
     fields = [{dim: sizes[name] for (field, dim), name in parts.dims.items() if field == each} for each in parts.fields]
     shapes = [*[[None] * len(group) for group in arguments[:-1]], fields]
     for _ in range(4):
@@ -447,7 +462,8 @@ def sizes_of(program, parts):
             fail(f"{field}.{dim} must be {size}, which a package cannot say")
         span = program.range_constraints[symbols]
         lower, upper = (int(multiple) * (UNBOUNDED if end > UNBOUNDED else int(end)) for end in (span.lower, span.upper))
-        found[name] = {"min": lower, "max": min(upper, UNBOUNDED), "multiple": int(multiple)}
+        found[name] = {"min": max(lower, parts.ranges[name][0]), "max": min(upper, parts.ranges[name][1]),
+                       "multiple": int(multiple)}
     return found
 
 def common_sizes(one, other):
@@ -600,8 +616,13 @@ def compare(parts, training, predicting, folder, terms, sizes):
         return [*sums, class_first(found.scores, these).detach()] if parts.targets else sums
 
     for count in sorted({1, 2, 3, parts.samples}):
-        for fields in [parts.rows(count), *shorter(parts, count, sizes)]:
+        for fields in [parts.rows(count), *(other_sizes(parts, count, sizes) if count == 2 else [])]:
             seeds = [torch.full((), (1 + place) / count, dtype=parts.float, device=parts.device) for place in range(terms)]
+            try:
+                predicted(parts, fields, seeds)
+            except Exception as error:
+                shapes = {name: list(field.shape) for name, field in zip(parts.fields, fields)}
+                fail(f"the model does not take {shapes}, which dynamic and ranges allow: {first_line(error)}")
             check_close(parts, predicted, fields, seeds, predict(*parameters, *buffers, *fields),
                         f"prediction at {count} samples")
             given, told = [*parameters, *buffers, *seeds, *fields], f"training at {count} samples"
@@ -621,17 +642,23 @@ def compare(parts, training, predicting, folder, terms, sizes):
             check_repeats(given, train, told)
     return fewest
 
-def shorter(parts, count, sizes):
-    """The same samples with every named size cut to half, if the model has other sizes than the samples."""
-    if set(parts.dims.values()) == {"batch"} or count != 2:
+def other_sizes(parts, count, sizes):
+    """The same samples with every named size beside that of the samples at its least, at half, and at twice or its
+    largest."""
+    if set(parts.dims.values()) == {"batch"}:
         return []
-    fields = parts.rows(count)
-    for (name, dim), size in parts.dims.items():
-        place, span = list(parts.fields).index(name), sizes[size]
-        if size != "batch":
-            half = max(span["min"], fields[place].shape[dim] // 2 // span["multiple"] * span["multiple"])
-            fields[place] = fields[place].narrow(dim, 0, min(half, fields[place].shape[dim])).contiguous()
-    return [fields]
+    results = []
+    for factor in (0, 0.5, 2):
+        fields = parts.rows(count)
+        for (name, dim), size in parts.dims.items():
+            place, span = list(parts.fields).index(name), sizes[size]
+            old = fields[place].shape[dim]
+            if size != "batch":
+                new = max(span["min"], min(span["max"], int(old * factor) // span["multiple"] * span["multiple"]))
+                index = torch.arange(new, device=parts.device) % old
+                fields[place] = fields[place].index_select(dim, index)
+        results.append(fields)
+    return results
 
 def check_close(parts, model, fields, seeds, given, what, inputs=None):
     """`given`: outputs, or with `inputs` a module to run on them that draws the numbers that the model draws."""
