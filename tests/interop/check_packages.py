@@ -1,0 +1,402 @@
+#!/usr/bin/env python3
+"""Checks that tanren trains packages of Python models as PyTorch does.
+
+    check_packages.py TANREN_BINARY EMPTY_FOLDER [NAME...]
+
+For each model: tanren_export makes a package, and `tanren run`, without Python in PATH, and PyTorch each
+train it for 20 steps on the same batches; the losses must agree to 1e-5, in bf16 to 1e-2. Then `tanren convert`
+writes the trained weights, which the Python class must load strictly; its outputs must equal those of PyTorch's
+training to 1e-5 of their size, its loss that of `tanren eval`. One package takes any number of samples and
+tokens. Two models are trained as TorchScript, too. What tanren_export refuses is refused with its reason.
+
+Called by tests/interop/run, which provides the packages.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+import torchvision
+import transformers
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn import functional
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "python"))
+import tanren_export as te  # noqa: E402
+
+STEPS, BATCH, SAMPLES = 20, 4, 20
+TOKENS, LONGEST, VOCAB, CLASSES = 12, 64, 40, 3
+
+CONFIG = """
+[run]
+steps = {steps}
+seed = 1
+threads = 1
+[model]
+{model}
+[data.train]
+kind = "tensors"
+path = "{data}"
+[data.eval]
+kind = "tensors"
+path = "{data}"
+[data]
+shuffle = false
+[batch]
+global_batch = {batch}
+[optimizer]
+kind = "adamw"
+learning_rate = 1e-3
+weight_decay = 0.01
+[checkpoint]
+keep = 1
+"""
+
+
+def summed(scores, labels):
+    return functional.cross_entropy(scores.flatten(0, -2), labels.flatten(), reduction="sum")
+
+
+class Bert:
+    precision, dynamic = "fp32", {"tokens": ["inputs.1", "attention_mask.1"]}
+    opened, counts = transformers.BertForSequenceClassification, {"cross_entropy": "samples"}
+
+    def make(self):
+        sizes = dict(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2)
+        sizes |= dict(intermediate_size=32, max_position_embeddings=LONGEST, num_labels=CLASSES)
+        off = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        return self.opened(transformers.BertConfig(**sizes, **off))
+
+    def data(self, samples=SAMPLES, tokens=TOKENS):
+        inputs = torch.randint(VOCAB, (samples, tokens))
+        lengths = torch.randint(4, tokens + 1, (samples,))
+        mask = (torch.arange(tokens) < lengths[:, None]).long()
+        labels = torch.randint(CLASSES, (samples,))
+        return {"inputs": inputs, "attention_mask": mask, "labels": labels}
+
+    def scores(self, model, batch):
+        return model(batch["inputs"], attention_mask=batch["attention_mask"]).logits
+
+    def terms(self, scores, batch):
+        return {"cross_entropy": summed(scores, batch["labels"])}
+
+    def loss(self, model, batch):
+        scores = self.scores(model, batch)
+        sums = self.terms(scores, batch)
+        return te.Terms(scores, **{name: te.Sum(one, self.counts[name]) for name, one in sums.items()})
+
+    def mean(self, model, batch):
+        sizes = {"samples": len(batch["labels"]), "tokens": batch["labels"].numel()}
+        sums = self.terms(self.scores(model, batch), batch)
+        return sum(one / sizes[self.counts[name]] for name, one in sums.items())
+
+    def open(self, folder):
+        model, info = self.opened.from_pretrained(folder, output_loading_info=True)
+        left = {key: info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")}
+        expect(not any(left.values()), f"{type(self).__name__}: from_pretrained says {left}")
+        return model.eval()
+
+
+class BertBf16(Bert):
+    precision = "bf16"
+
+
+class Gpt2(Bert):
+    dynamic = {"tokens": ["inputs.1", "labels.1"]}
+    opened, counts = transformers.GPT2LMHeadModel, {"cross_entropy": "tokens"}
+
+    def make(self):
+        sizes = dict(vocab_size=VOCAB, n_embd=16, n_layer=2, n_head=2, n_positions=LONGEST)
+        off = dict(embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0)
+        return self.opened(transformers.GPT2Config(**sizes, **off, bos_token_id=None, eos_token_id=None))
+
+    def data(self, samples=SAMPLES, tokens=TOKENS):
+        drawn = torch.randint(VOCAB, (samples, tokens + 1))
+        return {"inputs": drawn[:, :-1].contiguous(), "labels": drawn[:, 1:].contiguous()}
+
+    def scores(self, model, batch):
+        return model(batch["inputs"]).logits
+
+
+class Plain(Bert):
+    dynamic = None
+
+    def scores(self, model, batch):
+        return model(batch["inputs"])
+
+    def open(self, folder):
+        model = self.make()
+        model.load_state_dict(torch.load(folder / "model.pth", weights_only=True), strict=True)
+        return model.eval()
+
+
+class Resnet(Plain):
+    # In fp32, batch norm over four samples of 1 x 1 makes a hundredth of the loss out of rounding.
+    precision = "fp64"
+
+    def make(self):
+        return torchvision.models.resnet18(num_classes=CLASSES)
+
+    def data(self, samples=SAMPLES):
+        return {"inputs": torch.randn(samples, 3, 32, 32), "labels": torch.randint(CLASSES, (samples,))}
+
+
+class OwnModule(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(6, 16), nn.BatchNorm1d(16)
+        self.second, self.head = nn.Linear(16, 16), nn.Linear(16, CLASSES)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, inputs):
+        x = functional.gelu(self.norm(self.first(inputs)))
+        return self.head(x + functional.relu(self.second(x)))
+
+
+class Own(Plain):
+    """Two terms, batch norm, parameters without gradient."""
+
+    counts = {"cross_entropy": "samples", "size": "samples"}
+
+    def make(self):
+        return OwnModule()
+
+    def data(self, samples=SAMPLES):
+        return {"inputs": torch.randn(samples, 6), "labels": torch.randint(CLASSES, (samples,))}
+
+    def terms(self, scores, batch):
+        return super().terms(scores, batch) | {"size": 0.01 * scores.square().sum()}
+
+
+def expect(fine, what):
+    if not fine:
+        sys.exit(f"[interop] packages: {what}")
+
+
+def in_precision(case, model, data):
+    if case.precision == "fp64":
+        model = model.double()
+        data = {name: f.double() if f.is_floating_point() else f for name, f in data.items()}
+    return model, data
+
+
+def trained_by_pytorch(case, model, data, steps=STEPS, size=BATCH):
+    """Trains on consecutive batches; returns the loss of each."""
+    optimizer = torch.optim.AdamW(
+        [one for one in model.parameters() if one.requires_grad], lr=1e-3, weight_decay=0.01
+    )
+    samples, losses = len(data["labels"]), []
+    model.train()
+    for step in range(steps):
+        begin = step * size % samples
+        batch = {name: field[begin : begin + size] for name, field in data.items()}
+        with torch.autocast("cpu", torch.bfloat16, enabled=case.precision == "bf16"):
+            loss = case.mean(model, batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    model.eval()
+    return losses
+
+
+def tanren(binary, *arguments):
+    # Without Python and compilers in PATH.
+    result = subprocess.run(
+        [binary, *arguments], check=False, capture_output=True, text=True, env={**os.environ, "PATH": "/nowhere"}
+    )
+    expect(result.returncode == 0, f"tanren {arguments}: {result.stderr}{result.stdout}")
+    return result.stdout
+
+
+def trained_by_tanren(binary, folder, out, section, data, steps=STEPS, size=BATCH):
+    save_file(data, folder / f"{out}.safetensors")
+    config = CONFIG.format(steps=steps, batch=size, model=section, data=f"{out}.safetensors")
+    (folder / f"{out}.toml").write_text(config)
+    tanren(binary, "run", folder / f"{out}.toml", "--out", folder / out, "--quiet")
+    log = [json.loads(line) for line in (folder / out / "log.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in log if "loss" in line]
+
+
+def apart(ours, theirs, what, most):
+    ours, theirs = (torch.tensor(each, dtype=torch.double) for each in (ours, theirs))
+    expect(len(ours) == len(theirs), f"{what}: {len(ours)} losses instead of {len(theirs)}")
+    off = ((ours - theirs).abs() / theirs.abs()).max().item()
+    expect(off < most, f"{what}: losses differ by {off:.1e}")
+    return off
+
+
+def relative(a, b):
+    return ((a - b).abs().max() / b.abs().max()).item()
+
+
+PACKAGE = 'kind = "package"\npath = "net.package"'
+
+
+def check(case, binary, folder):
+    name, most = type(case).__name__, 1e-2 if case.precision == "bf16" else 1e-5
+    folder.mkdir()
+    torch.manual_seed(11)
+    model, raw = case.make(), case.data()
+    begun = {key: value.clone() for key, value in model.state_dict().items()}
+    example = {key: field[:BATCH] for key, field in raw.items()}
+    te.export(
+        model, case.loss, example, folder / "net.package", precision=case.precision, dynamic=case.dynamic,
+        metrics="classes",
+    )
+    left = [each.name for each in folder.iterdir()]
+    expect(left == ["net.package"], f"{name}: beside the package lie {left}")
+    ours = trained_by_tanren(binary, folder, "run", PACKAGE, raw)
+    model, data = in_precision(case, model, raw)
+    losses = apart(ours, trained_by_pytorch(case, model, data), name, most)
+
+    tanren(binary, "convert", folder / "run", folder / "python", "--quiet")
+    opened, _ = in_precision(case, case.open(folder / "python"), {})
+    with torch.no_grad():
+        trained = relative(case.scores(opened, data), case.scores(model, data))
+        loss = case.mean(opened, data).item()
+    said = json.loads(tanren(binary, "eval", folder / "run", "--json"))["evaluate.loss"]
+    evaluated = abs(said - loss) / loss
+    expect(trained < most, f"{name}: outputs after {STEPS} steps differ by {trained:.1e}")
+    expect(evaluated < most, f"{name}: tanren's evaluation and Python's differ by {evaluated:.1e}")
+    if case.dynamic and case.precision == "fp32":
+        check_sizes(case, binary, folder, begun)
+    shutil.rmtree(folder)
+    print(
+        f"[interop] {name}: {STEPS} losses within {losses:.1e} of PyTorch's, opened in Python: "
+        f"outputs within {trained:.1e} of its own training, loss within {evaluated:.1e} of ours"
+    )
+
+
+def check_sizes(case, binary, folder, begun):
+    for samples in (1, 2, 3, 7):
+        for tokens in (8, 33, LONGEST):
+            what = f"{samples}x{tokens}"
+            model, data = case.make(), case.data(2 * samples, tokens)
+            model.load_state_dict(begun)
+            ours = trained_by_tanren(binary, folder, what, PACKAGE, data, steps=2, size=samples)
+            theirs = trained_by_pytorch(case, model, data, steps=2, size=samples)
+            apart(ours, theirs, f"{type(case).__name__} {what}", 1e-5)
+
+
+class OneTerm(Own):
+    counts = {"cross_entropy": "samples"}
+
+    def terms(self, scores, batch):
+        return Plain.terms(self, scores, batch)
+
+
+class Wide(OneTerm):
+    def make(self):
+        layers = (nn.Conv2d(3, 8, 3, padding=1), nn.GroupNorm(2, 8), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(8, CLASSES))
+
+    def data(self, samples=SAMPLES):
+        return Resnet.data(self, samples)
+
+
+def check_torchscript(case, binary, folder):
+    name = f"{type(case).__name__} as TorchScript"
+    folder.mkdir()
+    torch.manual_seed(11)
+    model, data = case.make(), case.data()
+    torch.jit.script(model).save(str(folder / "net.pt"))
+    section = 'kind = "torchscript"\npath = "net.pt"\nloss = "cross_entropy"'
+    ours = trained_by_tanren(binary, folder, "run", section, data)
+    off = apart(ours, trained_by_pytorch(case, model, data), name, 1e-5)
+    shutil.rmtree(folder)
+    print(f"[interop] {name}: {STEPS} losses within {off:.1e} of PyTorch's")
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(6, CLASSES)
+        self.register_buffer("seen", torch.zeros(()), persistent=False)
+
+    def forward(self, inputs):
+        return self.head(inputs)
+
+
+class Branches(Base):
+    def forward(self, inputs):
+        if inputs.sum() > 0:  # the line that is told
+            return self.head(inputs)
+        return -self.head(inputs)
+
+
+class Fixed(Base):
+    def forward(self, inputs):
+        return self.head(inputs.view(BATCH, 6))
+
+
+class Counts(Base):
+    def forward(self, inputs):
+        self.seen.add_(1)
+        return self.head(inputs)
+
+
+def check_refusals(folder):
+    def loss(reduction):
+        def of(model, batch):
+            scores = model(batch["inputs"])
+            return te.Terms(scores, ce=te.Sum(functional.cross_entropy(scores, batch["labels"], reduction=reduction)))
+
+        return of
+
+    torch.manual_seed(11)
+    example = {"inputs": torch.randn(BATCH, 6), "labels": torch.randint(CLASSES, (BATCH,))}
+    one = {name: field[:1] for name, field in example.items()}
+    cases = [
+        ("is no sum over samples", Base(), loss("mean"), example, {}),
+        ("is no sum: a tensor without dims", Base(), loss("none"), example, {}),
+        ("check_packages.py:", Branches(), loss("sum"), example, {}),
+        ("`if inputs.sum() > 0:", Branches(), loss("sum"), example, {}),
+        (f"takes only {BATCH} at inputs.0", Fixed(), loss("sum"), example, {}),
+        ("takes only 6 at inputs.1", Base(), loss("sum"), example, {"dynamic": {"width": ["inputs.1"]}}),
+        ("changes seen", Counts(), loss("sum"), example, {}),
+        ("give at least 2", Base(), loss("sum"), one, {}),
+        ("no parameter is named 'body.*'", Base(), loss("sum"), example, {"freeze": ["body.*"]}),
+        ("takes only 6 at inputs.1", Base(), loss("sum"), example, {"dynamic": {"w": "inputs.1"}, "ranges": {"w": (6, 9)}}),
+        ("ranges: inputs.0", Base(), loss("sum"), example, {"ranges": {"batch": (1, 2)}}),
+        ("all parameters are frozen", Base(), loss("sum"), example, {"freeze": ["*"]}),
+        ("no field 'truth'", Base(), loss("sum"), example, {"metrics": "classes", "targets": "truth"}),
+        ("precision = 'int8'", Base(), loss("sum"), example, {"precision": "int8"}),
+    ]
+    folder.mkdir()
+    for words, model, function, batch, options in cases:
+        try:
+            te.export(model, function, batch, folder / "net.package", **options)
+            expect(False, f"not refused: {words}")
+        except te.ExportError as error:
+            expect(words in str(error) and "\n" not in str(error), f"refused with {error}, not with {words!r}")
+        expect(not list(folder.iterdir()), f"after {words!r} lie {list(folder.iterdir())}")
+    (folder / "net.package").mkdir()
+    try:
+        te.export(Base(), loss("sum"), example, folder / "net.package")
+        expect(False, "a folder that is no package was overwritten")
+    except te.ExportError:
+        pass
+    print(f"[interop] tanren_export refuses {len(cases) + 1} wrong inputs, and leaves nothing")
+
+
+def main():
+    binary, folder, names = Path(sys.argv[1]).resolve(), Path(sys.argv[2]), sys.argv[3:]
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    if not names or "refusals" in names:
+        check_refusals(folder / "refusals")
+    for case in (Own(), Bert(), BertBf16(), Gpt2(), Resnet()):
+        if not names or type(case).__name__ in names:
+            check(case, binary, folder / type(case).__name__)
+    for case in (OneTerm(), Wide()):
+        if not names or type(case).__name__ in names:
+            check_torchscript(case, binary, folder / type(case).__name__)
+
+
+main()
