@@ -224,8 +224,8 @@ void refuse_views(const ScriptNode& root, const std::filesystem::path& file) {
   std::map<const void*, std::pair<const at::TensorImpl*, std::string>> seen;
   for (const auto& item : root.named_parameters()) {
     const at::Tensor& own = item.value();
-    const auto [first, is_first] = seen.try_emplace(own.const_data_ptr(),
-                                                    own.unsafeGetTensorImpl(), item.key());
+    const auto [first, is_first] =
+        seen.try_emplace(own.const_data_ptr(), own.unsafeGetTensorImpl(), item.key());
     if (is_first || own.numel() == 0 || first->second.first == own.unsafeGetTensorImpl()) continue;
     throw ConfigError(
         fmt::format("{}: {} and {} are two tensors in the same memory, which would be trained "
@@ -237,15 +237,16 @@ void refuse_views(const ScriptNode& root, const std::filesystem::path& file) {
 std::shared_ptr<ScriptNode> read_script(const std::filesystem::path& file) {
   try {
     std::vector<at::Tensor> parameters;
-    const auto root = std::make_shared<ScriptNode>(
-        jit::load(file.string(), at::Device(at::kCPU)), parameters);
+    const auto root =
+        std::make_shared<ScriptNode>(jit::load(file.string(), at::Device(at::kCPU)), parameters);
     refuse_views(*root, file);
     return root;
   } catch (...) {
     rethrow_known();
-    throw ConfigError(fmt::format("{} cannot be read as a TorchScript file: {}; write it by "
-                                  "torch.jit.save(torch.jit.script(model), …)",
-                                  script_named(file), line_of_current()));
+    throw ConfigError(
+        fmt::format("{} cannot be read as a TorchScript file: {}; write it by "
+                    "torch.jit.save(torch.jit.script(model), …)",
+                    script_named(file), line_of_current()));
   }
 }
 

@@ -56,9 +56,10 @@ class TorchScript : public ::testing::Test {
 };
 
 TEST_F(TorchScript, a_file_that_is_none_is_refused_by_its_name) {
-  for (const std::string& file : {folder_.file("text.pt", "no archive"), std::string("absent.pt")}) {
-    const std::string error = error_of<ConfigError>(
-        [&] { ModelRegistry().make(options(file), kPictures); });
+  for (const std::string& file :
+       {folder_.file("text.pt", "no archive"), std::string("absent.pt")}) {
+    const std::string error =
+        error_of<ConfigError>([&] { ModelRegistry().make(options(file), kPictures); });
     TANREN_EXPECT_CONTAINS(error, file + " cannot be read as a TorchScript file");
   }
   TANREN_EXPECT_CONTAINS(
@@ -78,8 +79,8 @@ TEST_F(TorchScript, is_not_loaded_in_a_dry_run) {
 TEST_F(TorchScript, has_the_names_of_its_file_and_computes_with_the_tensors_of_its_modules) {
   const Task made = task(script_classifier());
   const auto named = made.module->named_parameters();
-  EXPECT_EQ(named.keys(), (std::vector<std::string>{"layer.weight", "layer.bias", "head.weight",
-                                                    "head.bias"}));
+  EXPECT_EQ(named.keys(),
+            (std::vector<std::string>{"layer.weight", "layer.bias", "head.weight", "head.bias"}));
   const Batch some = batch();
   const at::Tensor before = made.predict(some).outputs;
   const at::NoGradGuard no_grad;
@@ -116,9 +117,9 @@ TEST_F(TorchScript, trains_and_evaluates_module_by_module) {
   const auto root = load_script(saved(outer));
   EXPECT_TRUE(root->is_training());
   EXPECT_EQ(root->name(), "Outer");
-  const Task made = ModelRegistry().make(
-      {.kind = "torchscript", .path = saved(outer), .loss = "mse"},
-      {.input_shape = {1}, .outputs = 1, .class_labels = false});
+  const Task made =
+      ModelRegistry().make({.kind = "torchscript", .path = saved(outer), .loss = "mse"},
+                           {.input_shape = {1}, .outputs = 1, .class_labels = false});
   Batch some;
   some.ids = at::arange(1, at::kLong);
   some.fields.set("inputs", at::zeros({1, 1}));
@@ -151,8 +152,8 @@ TEST_F(TorchScript, gives_a_tensor_a_tuple_that_begins_with_it_or_a_dictionary_w
   const Batch some = batch();
   const at::Tensor scores = some["inputs"].flatten(1).narrow(1, 0, 5);
   const std::string begin = "def forward(self, inputs):\n  x = torch.flatten(inputs, 1)[:, :5]\n";
-  for (const char* end : {"  return x\n", "  return (x, x + 1)\n",
-                          "  return {\"hidden\": x + 1, \"logits\": x}\n"}) {
+  for (const char* end :
+       {"  return x\n", "  return (x, x + 1)\n", "  return {\"hidden\": x + 1, \"logits\": x}\n"}) {
     EXPECT_TRUE(at::equal(task_with(begin + end).predict(some).outputs, scores)) << end;
   }
   for (const char* end : {"  return 1.5\n", "  return {\"hidden\": x}\n", "  return [x]\n"}) {
@@ -174,8 +175,7 @@ TEST_F(TorchScript, tells_what_its_graph_draws_and_couples) {
   EXPECT_EQ(facts("torch.dropout(x, 0.5, False)"), "");
   EXPECT_EQ(facts("x + torch.rand_like(x)"), "aten::rand_like");
   const auto norm = [&](const std::string& training) {
-    return facts("torch.batch_norm(x, None, None, None, None, " + training +
-                 ", 0.1, 1e-5, False)");
+    return facts("torch.batch_norm(x, None, None, None, None, " + training + ", 0.1, 1e-5, False)");
   };
   EXPECT_EQ(norm("self.training"), ", coupled");
   EXPECT_EQ(norm("True"), ", coupled");

@@ -48,8 +48,7 @@ Task written_twin(const std::string& file, const ModelOptions& options, const Da
   const auto module = load_script(file);
   const auto named = module->named_parameters();
   const auto forward = [named](const Batch& batch) {
-    const at::Tensor inputs =
-        batch["inputs"].flatten(1).to(named["layer.weight"].scalar_type());
+    const at::Tensor inputs = batch["inputs"].flatten(1).to(named["layer.weight"].scalar_type());
     const at::Tensor x = at::linear(inputs, named["layer.weight"], named["layer.bias"]).tanh();
     return at::linear(x, named["head.weight"], named["head.bias"]);
   };
@@ -59,8 +58,7 @@ Task written_twin(const std::string& file, const ModelOptions& options, const Da
 TEST_F(ScriptRun, trains_as_the_same_model_written_here_at_any_split) {
   auto config = config_of(script_classifier());
   const auto data = open_dataset(config.data.train, "data.train");
-  TinyRun written(config, data.get(),
-                  written_twin(config.model.path, config.model, data->info()));
+  TinyRun written(config, data.get(), written_twin(config.model.path, config.model, data->info()));
   written.steps(5);
   for (const int64_t microbatch : {8, 3}) {
     config.batch.microbatch = microbatch;
