@@ -25,14 +25,6 @@ namespace {
 
 using torch::autograd::variable_list;
 
-// How often this thread, or the accelerator, was refused memory. Through the C interface of a graph
-// an exception loses its type.
-int64_t num_refusals(at::Device device) {
-  const auto of_cpu = static_cast<int64_t>(memory_tag().refusals);
-  if (device.is_cpu()) return of_cpu;
-  return of_cpu + at::accelerator::getDeviceStats(device.index()).num_ooms;
-}
-
 class GraphBackward : public torch::autograd::Node {
  public:
   GraphBackward(torch::autograd::edge_list&& next, std::vector<at::Tensor> seeds, bool has_seeds,
@@ -89,6 +81,12 @@ class GraphBackward : public torch::autograd::Node {
 };
 
 }  // namespace
+
+int64_t num_refusals(at::Device device) {
+  const auto of_cpu = static_cast<int64_t>(memory_tag().refusals);
+  if (device.is_cpu()) return of_cpu;
+  return of_cpu + at::accelerator::getDeviceStats(device.index()).num_ooms;
+}
 
 CompiledGraph::CompiledGraph(fs::path file, std::string device)
     : file_(std::move(file)), device_(std::move(device)) {

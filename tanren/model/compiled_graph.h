@@ -20,6 +20,10 @@ class AOTIModelContainerRunner;
 
 namespace tanren {
 
+// How often this thread, or the accelerator, was refused memory so far. An exception loses its type
+// on the way through a graph's C interface, and through TorchScript's interpreter.
+int64_t num_refusals(at::Device device);
+
 // Thread-safe; calls of one graph follow one another.
 class CompiledGraph {
  public:

@@ -91,7 +91,10 @@ class PackageFields {
   // threads. On an accelerator the values are not read, and the device reports such an index.
   void check_values(const PackageManifest::Field& field, const at::Tensor& tensor) const {
     if (!field.values || !tensor.is_cpu() || tensor.numel() == 0) return;
-    const auto [least, most] = at::aminmax(tensor);
+    const at::Tensor asked =
+        field.ignored ? tensor.masked_select(tensor.ne(*field.ignored)) : tensor;
+    if (asked.numel() == 0) return;
+    const auto [least, most] = at::aminmax(asked);
     const auto check = [&](int64_t value) {
       if (value >= field.values->first && value <= field.values->second) return;
       refuse(fmt::format("takes {} to {} in the field {}, and the batch has {}; fix the data",

@@ -92,6 +92,7 @@ class Value {
   }
 
   bool is_text() const { return json_.is_string(); }
+  bool is_null() const { return json_.is_null(); }
 
   // The elements of a list.
   std::vector<Value> list() const {
@@ -288,9 +289,11 @@ void read_tensors(const Value& root, PackageManifest& manifest) {
 void read_fields(const Value& root, PackageManifest& manifest) {
   std::set<std::string> names;
   for (const Value& value : root["fields"].list()) {
-    value.check_keys({"name", "dtype", "sizes", "values"});
+    value.check_keys({"name", "dtype", "sizes", "values", "ignored"});
     PackageManifest::Field field{
-        value["name"].text(), value["dtype"].dtype(), {}, value["values"].bounds()};
+        value["name"].text(), value["dtype"].dtype(), {}, value["values"].bounds(), std::nullopt};
+    constexpr int64_t kAny = std::numeric_limits<int64_t>::min();
+    if (!value["ignored"].is_null()) field.ignored = value["ignored"].number(kAny);
     if (field.values && field.dtype.find("float") != std::string::npos) {
       value["values"].refuse("are bounds of numbers that are no indices");
     }
@@ -325,6 +328,8 @@ void read_terms(const Value& root, PackageManifest& manifest) {
     PackageManifest::Summed term{value["name"].text(), value["weight"].real(),
                                  value["count"].text()};
     if (!is_identifier(term.name)) value["name"].refuse("is no name");
+    // Its gradients of 0 would still let an optimizer decay the weights of that term alone.
+    if (term.weight == 0) value["weight"].refuse("is 0; export the model without this term");
     if (!names.insert(term.name).second) value["name"].refuse("is another term's too");
     if (!is_identifier(term.count)) value["count"].refuse("is no name of a count");
     manifest.terms.push_back(std::move(term));

@@ -38,6 +38,7 @@ struct PackageManifest {
     std::vector<Size> sizes;  // the first is "batch"
     // The least and the most of its numbers, which are indices; no value: any.
     std::optional<std::pair<int64_t, int64_t>> values;
+    std::optional<int64_t> ignored;  // a number beside them that no table is asked for: a label
   };
   struct Summed {
     std::string name;

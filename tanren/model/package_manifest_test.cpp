@@ -28,8 +28,8 @@ Json whole_manifest() {
     "tied": {"c.weight": "a.weight"},
     "buffers": [{"name": "n.count", "dtype": "int64", "sizes": [], "output": 1}],
     "fields": [
-      {"name": "inputs", "dtype": "int64", "sizes": ["batch", "tokens"], "values": [0, 9]},
-      {"name": "mask", "dtype": "float32", "sizes": ["batch", 2], "values": null}],
+      {"name": "inputs", "dtype": "int64", "sizes": ["batch", "tokens"], "values": [0, 9], "ignored": -100},
+      {"name": "mask", "dtype": "float32", "sizes": ["batch", 2], "values": null, "ignored": null}],
     "terms": [{"name": "loss", "weight": 0.5, "count": "tokens"}],
     "outputs": 3, "targets": "inputs", "metrics": ["classes"], "classes": 10})");
 }
@@ -54,6 +54,7 @@ TEST(PackageManifest, is_read_whole) {
   EXPECT_EQ(manifest.buffers.at(0).output, 1);
   EXPECT_EQ(manifest.fields.at(0).sizes.at(1).name, "tokens");
   EXPECT_EQ(manifest.fields.at(0).values, std::pair(int64_t{0}, int64_t{9}));
+  EXPECT_EQ(manifest.fields.at(0).ignored, -100);
   EXPECT_EQ(manifest.fields.at(1).sizes.at(1).number, 2);
   EXPECT_EQ(manifest.terms.at(0).weight, 0.5);
 }

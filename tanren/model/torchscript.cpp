@@ -6,6 +6,7 @@
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
 #include "tanren/dry/dry_scope.h"
+#include "tanren/model/compiled_graph.h"
 #include "tanren/model/losses.h"
 #include "tanren/model/supervised.h"
 
@@ -18,6 +19,7 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -36,6 +38,17 @@ bool are_tied(const at::Tensor& one, const at::Tensor& other) {
   return one.numel() > 0 && one.const_data_ptr() == other.const_data_ptr() &&
          one.scalar_type() == other.scalar_type() && one.sizes() == other.sizes() &&
          one.strides() == other.strides();
+}
+
+// The last line that says something, without the name of Python's exception.
+std::string last_line(std::string_view text) {
+  constexpr std::string_view kName = "RuntimeError: ";
+  const size_t end = text.find_last_not_of(" \n\r");
+  if (end == std::string_view::npos) return std::string(text);
+  text = text.substr(0, end + 1);
+  text = text.substr(text.rfind('\n') + 1);
+  if (text.starts_with(kName)) text.remove_prefix(kName.size());
+  return std::string(text);
 }
 
 class ScriptNode : public torch::nn::Module {
@@ -113,7 +126,17 @@ class ScriptForward {
     // The optimising executor compiles anew after its first calls, which would give a resumed run
     // other kernels than one that was not stopped. The flag is this thread's.
     const jit::GraphOptimizerEnabledGuard as_it_is_written(false);
-    return tensor_of(method({cast(batch["inputs"])}, by_name));
+    const int64_t refusals = num_refusals(device());
+    try {
+      return tensor_of(method({cast(batch["inputs"])}, by_name));
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const std::exception& error) {
+      // The interpreter makes a std::runtime_error of every exception, with the cause at its end.
+      TORCH_CHECK_WITH(OutOfMemoryError, num_refusals(device()) == refusals, "[memory] no room in ",
+                       file_.string());
+      throw std::runtime_error(last_line(error.what()));
+    }
   }
 
  private:
@@ -125,6 +148,8 @@ class ScriptForward {
                     "argument a default, or the field its name",
                     script_named(file_), name, fields));
   }
+
+  at::Device device() const { return reference_.defined() ? reference_.device() : at::kCPU; }
 
   // Floating fields take the dtype of the weights.
   at::Tensor cast(const at::Tensor& field) const {
@@ -176,24 +201,52 @@ bool draws_of_torch(const jit::Node& node) {
                       [&](const char* name) { return is_always(node, name, 0.0); });
 }
 
+// Refuses what would compute other numbers than the file's author expects, in silence.
+void check_node(const jit::Node& node, const std::filesystem::path& file) {
+  const std::string_view kind = node.kind().toQualString();
+  if (kind == "prim::SetAttr") {
+    throw ConfigError(fmt::format(
+        "{}: forward assigns {}, which replaces a tensor that checkpoints and averages hold; change "
+        "it in place (copy_, mul_, add_)",
+        script_named(file), node.s(c10::attr::name)));
+  }
+  const bool drops = kind.starts_with("aten::") && kind.find("dropout") != std::string_view::npos;
+  const bool norms = kind.starts_with("aten::") && kind.find("batch_norm") != std::string_view::npos;
+  const bool draws = drops && !is_always(node, "p", 0.0) && !is_always(node, "dropout", 0.0);
+  if ((draws && is_always(node, "train", true)) || (norms && is_always(node, "training", true))) {
+    throw ConfigError(fmt::format(
+        "{}: {} is always in training mode, in evaluations, too; pass self.training, and write the "
+        "file by torch.jit.script (a trace keeps the mode that it was made in)",
+        script_named(file), kind));
+  }
+  if (draws && is_always(node, "train", false)) {
+    throw ConfigError(fmt::format(
+        "{}: {} never draws, as in a trace of a module in evaluation mode; write the file by "
+        "torch.jit.script, or leave the dropout out",
+        script_named(file), kind));
+  }
+}
+
 // Adds what the operators of the block tell.
-void read_script_facts(const at::ArrayRef<const jit::Block*>& blocks, TaskFacts& facts) {
+void read_script_facts(const at::ArrayRef<const jit::Block*>& blocks,
+                       const std::filesystem::path& file, TaskFacts& facts) {
   for (const jit::Block* block : blocks) {
     for (const jit::Node* node : block->nodes()) {
+      check_node(*node, file);
       if (normalises_over_samples(*node)) facts.couples_samples = true;
       if (facts.torch_dropout->empty() && draws_of_torch(*node)) {
         facts.torch_dropout = node->kind().toQualString();
       }
-      read_script_facts(node->blocks(), facts);
+      read_script_facts(node->blocks(), file, facts);
     }
   }
 }
 
-TaskFacts script_facts(const jit::Module& script) {
+TaskFacts script_facts(const jit::Module& script, const std::filesystem::path& file) {
   TaskFacts facts{.couples_samples = false, .torch_dropout = "", .runs_dry = false};
   const auto graph = script.get_method("forward").graph()->copy();
   jit::Inline(*graph);
-  read_script_facts({graph->block()}, facts);
+  read_script_facts({graph->block()}, file, facts);
   return facts;
 }
 
@@ -261,14 +314,15 @@ Task torchscript_task(const ModelOptions& options, const DataInfo& info) {
     throw ConfigError("[model] kind torchscript needs a file; set model.path");
   }
   const std::filesystem::path file = options.path;
-  if (is_dry(at::empty({1}))) {
+  if (is_dry(at::empty({1 << 20}))) {  // small tensors of a dry run may be real
     throw NeedsValues(script_named(file) + ": a TorchScript file is not loaded in a dry run");
   }
   const auto root = read_script(file);
+  root->train();  // from_pretrained and many others save in evaluation mode
   const ScriptForward forward(root, file);
   Task task = task_of(options) == "next_token" ? token_task_of(root, forward, options, info)
                                                : supervised_batches(root, forward, options, info);
-  task.facts = script_facts(root->script());
+  task.facts = script_facts(root->script(), file);
   return task;
 }
 

@@ -172,13 +172,54 @@ TEST_F(TorchScript, tells_what_its_graph_draws_and_couples) {
   EXPECT_EQ(facts("torch.tanh(x)"), "");
   EXPECT_EQ(facts("torch.dropout(x, 0.5, self.training)"), "aten::dropout");
   EXPECT_EQ(facts("torch.dropout(x, 0.0, self.training)"), "");
-  EXPECT_EQ(facts("torch.dropout(x, 0.5, False)"), "");
   EXPECT_EQ(facts("x + torch.rand_like(x)"), "aten::rand_like");
   const auto norm = [&](const std::string& training) {
     return facts("torch.batch_norm(x, None, None, None, None, " + training + ", 0.1, 1e-5, False)");
   };
   EXPECT_EQ(norm("self.training"), ", coupled");
-  EXPECT_EQ(norm("True"), ", coupled");
+  EXPECT_EQ(norm("False"), "");
+  const auto refused = [&](const std::string& between) {
+    return error_of<ConfigError>([&] { facts(between); });
+  };
+  TANREN_EXPECT_CONTAINS(refused("torch.dropout(x, 0.5, True)"), "always in training mode");
+  TANREN_EXPECT_CONTAINS(refused("torch.dropout(x, 0.5, False)"), "never draws, as in a trace");
+  TANREN_EXPECT_CONTAINS(
+      error_of<ConfigError>([&] { norm("True"); }), "aten::batch_norm is always in training mode");
+}
+
+TEST_F(TorchScript, saved_in_evaluation_mode_trains_in_training_mode) {
+  torch::jit::Module module = script_classifier("torch.dropout(x, 0.5, self.training)");
+  module.eval();
+  const Task made = task(module);
+  const auto loss = [&] { return made.phases[0].forward(batch()).front().sum.item<double>(); };
+  EXPECT_TRUE(made.module->is_training());
+  EXPECT_NE(loss(), loss());
+  made.module->eval();
+  EXPECT_EQ(loss(), loss());
+}
+
+TEST_F(TorchScript, that_replaces_a_tensor_is_refused) {
+  torch::jit::Module module = script_module("Assigns");
+  module.register_parameter("weight", at::randn({5, 64}).set_requires_grad(true), false);
+  module.register_buffer("mean", at::zeros({5}));
+  module.define(
+      "def forward(self, inputs):\n"
+      "  x = torch.linear(torch.flatten(inputs, 1), self.weight)\n"
+      "  self.mean = self.mean * 0.9 + x.detach().mean(0)\n"
+      "  return x - self.mean\n");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { task(module); }), "forward assigns mean");
+}
+
+TEST_F(TorchScript, that_fails_tells_the_cause) {
+  const Task made = task(script_classifier("x[:, :3]"));
+  try {
+    made.phases[0].forward(batch());
+    FAIL() << "no error";
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    TANREN_EXPECT_CONTAINS(text, "mat1 and mat2");
+    EXPECT_EQ(text.find("TorchScript interpreter"), std::string::npos) << text;
+  }
 }
 
 TEST_F(TorchScript, keeps_a_tied_weight_one_and_refuses_two_of_one_memory) {

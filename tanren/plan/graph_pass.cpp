@@ -49,6 +49,12 @@ void check_graph_device(const GraphFacts& graph, const Plan& plan) {
 
 // What a graph computes for a frozen module stays as it was exported: its batch norms would move.
 void check_graph_freezing(const Request& request, const GraphFacts& graph) {
+  if (!graph.draws.empty() && !request.profile.still.empty()) {
+    refuse_for_graph(fmt::format("model.freeze holds all of {}, whose dropout would go on to draw",
+                                 request.profile.still.front()),
+                     "exported in training mode",
+                     "export it with freeze=[…], or without dropout there");
+  }
   for (const std::string& module : request.profile.still) {
     for (const std::string& buffer : graph.changed) {
       if (!buffer.starts_with(module + ".")) continue;

@@ -2,6 +2,8 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
+#include "tanren/base/file.h"
+#include "tanren/base/hash.h"
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/seconds.h"
@@ -208,9 +210,12 @@ std::string first_step_of(const Prepared& prepared,
 }
 
 // What the ranks compare beside their data.
-Facts with_graph(Facts facts, const Task& task) {
+Facts with_graph(Facts facts, const Task& task, const ModelOptions& model) {
   const auto& graph = task.facts.graph;
   if (graph) facts.emplace_back("the package in model.path, with checksum", graph->checksum);
+  if (model.kind == "torchscript") {
+    facts.emplace_back("the file in model.path, with hash", hash_text(content_hash(read_file(model.path))));
+  }
   return facts;
 }
 
@@ -239,7 +244,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   const Dataset& train = *prepared.datasets.train;
   const Dataset* const eval = prepared.datasets.eval.get();
   Origin origin{.data = data_facts(train, eval), .changes = {}};
-  check_same_data(ranks, with_graph(origin.data, prepared.task), train, eval);
+  check_same_data(ranks, with_graph(origin.data, prepared.task, config.model), train, eval);
   if (checkpoint && is_first) check_same_graph(folder->path(), prepared.task.facts);
   size_t num_old_changes = 0;
   std::optional<Fork> fork;

@@ -15,7 +15,8 @@ bool is_batch_norm(const torch::nn::Module& module) {
   return dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module) != nullptr ||
          dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module) != nullptr ||
          dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module) != nullptr ||
-         dynamic_cast<const BatchNorm2d*>(&module) != nullptr;
+         dynamic_cast<const BatchNorm2d*>(&module) != nullptr ||
+         module.name().find("BatchNorm") != std::string::npos;  // of a TorchScript file
 }
 
 // Calls work(name, tensor) for every parameter and buffer.

@@ -215,6 +215,12 @@ TEST_F(PackageTask, refuses_batches_that_its_graph_does_not_take) {
   TANREN_EXPECT_CONTAINS(refused("inputs", zeros({5, 14})), "tokens 2 to 12 in multiples of 2");
   TANREN_EXPECT_CONTAINS(refused("inputs", zeros({5, 5})), "dim 1 of the field inputs has 5");
   TANREN_EXPECT_CONTAINS(refused("labels", zeros({5, 10})), "has 10 beside 12");
+  // Compiled code would take -5 for the fifth class from the end. -100 is the label to ignore.
+  TANREN_EXPECT_CONTAINS(refused("labels", zeros({5, 12}) - 5),
+                         "in the field labels, and the batch has -5");
+  Batch ignored = batch();
+  ignored.fields.set("labels", zeros({5, 12}) - 100);
+  EXPECT_NO_THROW(task.phases[0].forward(ignored));
   TANREN_EXPECT_CONTAINS(refused("inputs", zeros({65, 12})), "batch.microbatch");
   TANREN_EXPECT_CONTAINS(refused("inputs", zeros({5, 12}) + 23), "takes 0 to 22");
   TANREN_EXPECT_CONTAINS(refused("labels", zeros({5, 12}) - 1000), "the batch has -1000");

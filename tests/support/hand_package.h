@@ -72,11 +72,12 @@ inline nlohmann::json hand_manifest(const HandPackage& options,
   const auto buffer = [](const char* name, const std::string& type, Json sizes, int64_t output) {
     return Json{{"name", name}, {"dtype", type}, {"sizes", std::move(sizes)}, {"output", output}};
   };
-  const auto field = [](const char* name, int64_t least) {
+  const auto field = [](const char* name, Json ignored) {
     return Json{{"name", name},
                 {"dtype", "int64"},
                 {"sizes", {"batch", "tokens"}},
-                {"values", {least, kHandVocab - 1}}};
+                {"values", {0, kHandVocab - 1}},
+                {"ignored", std::move(ignored)}};
   };
   Json manifest = {
       {"format", "tanren.package"},
@@ -101,7 +102,7 @@ inline nlohmann::json hand_manifest(const HandPackage& options,
         parameter("hidden.bias", Json::array({kHandWidth}), gradients + 2)}},
       {"tied", {{"head.weight", "embedding.weight"}}},
       {"buffers", Json::array()},
-      {"fields", {field("inputs", 0), field("labels", -100)}},
+      {"fields", {field("inputs", nullptr), field("labels", -100)}},
       {"terms",
        {{{"name", "cross_entropy"}, {"weight", 1.0}, {"count", "tokens"}},
         {{"name", "activity"}, {"weight", kHandActivity}, {"count", "samples"}}}},
