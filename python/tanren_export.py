@@ -53,8 +53,8 @@ class Terms:
         if not terms or not all(isinstance(term, Sum) for term in terms.values()):
             fail("a loss returns te.Terms(scores, name=te.Sum(sum, count=\"samples\"), …) with at least one term")
 
-def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges=None, metrics=(), targets="labels",
-           freeze=(), tokenizer=None):
+def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges=None, values=None, metrics=(),
+           targets="labels", freeze=(), tokenizer=None):
     """Writes the package `path` of `model` and `loss(model, batch)`.
 
     example    a batch of at least 2 samples: names of fields → tensors with the samples along dim 0
@@ -62,6 +62,8 @@ def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges
     dynamic    {"tokens": ["inputs.1", "attention_mask.1"]}: the dims of fields that vary beside the samples
     ranges     {"tokens": (1, 512)}: their least and largest sizes; of tokens, up to the config's
                max_position_embeddings if there is one
+    values     {"inputs": (0, 29999)}: the least and largest number of a field of indices, where tracing does not find
+               them; compiled code ends the process at an index that a table does not have
     metrics    "classes", "values", or names of tanren's metrics, of the scores against the field `targets`
     freeze     patterns (glob) of parameters and modules that stay as they are; such modules are in eval mode
     tokenizer  a tokenizer of transformers, saved beside the model's config
@@ -70,7 +72,7 @@ def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges
     path = pathlib.Path(path)
     if path.exists() and not (path / "manifest.json").exists():
         fail(f"{path} exists and is no package; give another path")
-    parts = Parts(model, loss, example, precision, dynamic or {}, ranges or {}, metrics, targets, freeze)
+    parts = Parts(model, loss, example, precision, dynamic or {}, ranges or {}, values or {}, metrics, targets, freeze)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Whole or absent: written beside the target, renamed at the end.
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
@@ -97,7 +99,7 @@ def check_versions():
 
 class Parts:
     """A model, its loss and an example, checked, with parameters and buffers taken out of the model."""
-    def __init__(self, model, loss, example, precision, dynamic, ranges, metrics, targets, freeze):
+    def __init__(self, model, loss, example, precision, dynamic, ranges, values, metrics, targets, freeze):
         if precision not in TOLERANCE:
             fail(f"precision = {precision!r}; one of {', '.join(TOLERANCE)}")
         self.precision, self.tolerance = precision, TOLERANCE[precision]
@@ -108,7 +110,8 @@ class Parts:
         parameters = dict(model.named_parameters())
         if not parameters:
             fail(f"{self.name} has no parameters")
-        if any(each.is_floating_point() and each.dtype != self.float for each in [*model.parameters(), *model.buffers()]):
+        tensors = [*model.parameters(), *model.buffers()]
+        if any(each.is_floating_point() and each.dtype != self.float for each in tensors):
             model = copy.deepcopy(model).to(self.float)
             parameters = dict(model.named_parameters())
         self.whole = Whole(model, loss)
@@ -121,6 +124,7 @@ class Parts:
         self.classes_are_last, self.classes = False, 0
         self.dims = self.named_dims(dynamic)
         self.ranges = self.ranges_of(ranges)
+        self.values = self.values_of(values)
         self.frozen = self.frozen_parameters(parameters, freeze)
         self.patterns = [freeze] if isinstance(freeze, str) else list(freeze)
         self.parameters = {name: one.detach().clone(memory_format=torch.contiguous_format)
@@ -182,6 +186,12 @@ class Parts:
             if not found[name][0] <= self.fields[field].shape[dim] <= found[name][1]:
                 fail(f"ranges: {field}.{dim} of the example is not within {found[name]}")
         return found
+
+    def values_of(self, values):
+        for name, span in values.items():
+            if name not in self.fields or self.fields[name].is_floating_point() or len(span) != 2 or span[0] > span[1]:
+                fail(f"values: {name!r}: {span} must be the least and largest number of a field of indices")
+        return {name: tuple(span) for name, span in values.items()}
 
     def frozen_parameters(self, parameters, freeze):
         patterns = [freeze] if isinstance(freeze, str) else list(freeze)
@@ -280,24 +290,24 @@ def write(parts, folder, tokenizer):
     terms = terms_of(parts)
     training, predicting = TrainGraph(parts, terms), PredictGraph(parts)
     check_sums(parts)
-    sizes = common_sizes(training.sizes, predicting.sizes)
+    sizes, bounds = common_sizes(training.sizes, predicting.sizes), index_bounds(parts, (training, predicting))
     for graph, name in ((training, "train"), (predicting, "predict")):
         say(f"{parts.name}: compiling {name}.so", start)
         compile_graph(graph, folder, name, parts)
     say(f"{parts.name}: comparing with PyTorch", start)
-    sizes["batch"]["min"] = compare(parts, training, predicting, folder, len(terms), sizes)
+    sizes["batch"]["min"] = max(sizes["batch"]["min"], compare(parts, training, predicting, folder, len(terms), sizes))
     save_file({**parts.parameters, **parts.buffers}, folder / "weights.safetensors", metadata={"format": "pt"})
     for saved in (parts.config, getattr(parts.whole.model, "generation_config", None), tokenizer):
         if hasattr(saved, "save_pretrained"):
             saved.save_pretrained(folder)
-    manifest = manifest_of(parts, training, terms, sizes, folder)
+    manifest = manifest_of(parts, training, terms, sizes, bounds, folder)
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
     say(f"{parts.name}: a package of {sum(one.numel() for one in parts.parameters.values()):,} parameters", start)
 
 def say(text, start):
     print(f"[package] {text} ({time.monotonic() - start:.0f} s)", file=sys.stderr, flush=True)
 
-def eager(parts, fields, training, seeds=None, parameters=None):
+def eager(parts, fields, training, seeds=None):
     """(sums, scores or None, new buffers, gradients) of the model itself."""
     parts.set_training(training)
     parameters = [one.detach().requires_grad_(seeds is not None and name not in parts.frozen)
@@ -383,7 +393,8 @@ def refined(parts, message, shapes):
     for field, sizes in zip(parts.fields, shapes):
         for dim, size in sizes.items():
             if isinstance(size, int):
-                fail(f"the model takes only {size} at {field}.{dim}, the {parts.dims[field, dim]} size, which should vary")
+                fail(f"the model takes only {size} at {field}.{dim}, the {parts.dims[field, dim]} size, "
+                     "which should vary")
     return shapes
 
 def first_line(text):
@@ -461,8 +472,8 @@ def sizes_of(program, parts):
         if not symbols.is_Symbol:
             fail(f"{field}.{dim} must be {size}, which a package cannot say")
         span = program.range_constraints[symbols]
-        lower, upper = (int(multiple) * (UNBOUNDED if end > UNBOUNDED else int(end)) for end in (span.lower, span.upper))
-        found[name] = {"min": max(lower, parts.ranges[name][0]), "max": min(upper, parts.ranges[name][1]),
+        ends = [int(multiple) * int(min(end, UNBOUNDED)) for end in (span.lower, span.upper)]
+        found[name] = {"min": max(ends[0], parts.ranges[name][0]), "max": min(ends[1], parts.ranges[name][1]),
                        "multiple": int(multiple)}
     return found
 
@@ -532,23 +543,97 @@ def source_of(node):
         node = node.args[0]
     return node
 
-def first_random(program):
+def argument(node, name):
+    """The argument of an operator by its name in the schema, or its default."""
+    for place, each in enumerate(node.target._schema.arguments):
+        if each.name == name:
+            return node.args[place] if place < len(node.args) else node.kwargs.get(name, each.default_value)
+    return None
+
+def operators(program):
     for module in program.graph_module.modules():
         for node in module.graph.nodes:
-            if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
-                return node.target._schema.name
+            if isinstance(node.target, torch._ops.OpOverload):
+                yield node
+
+def first_random(program):
+    for node in operators(program):
+        if torch.Tag.nondeterministic_seeded in node.target.tags and argument(node, "dropout_p") != 0:
+            return node.target._schema.name
     return ""
 
 def couples_samples(program, parts):
     """Whether training results of a sample depend on the others: batch norm, or sums that do not add up."""
-    is_norm = any("batch_norm" in str(node.target) and True in node.args
-                  for module in program.graph_module.modules() for node in module.graph.nodes)
-    if is_norm or first_random(program):
-        return is_norm
+    if any("batch_norm" in node.target._schema.name and argument(node, "training") for node in operators(program)):
+        return True
+    if first_random(program):
+        return False
     half, fields = parts.samples // 2, list(parts.fields.values())
     sums = [eager(parts, part, True)[0] for part in (fields, [one[:half] for one in fields],
                                                      [one[half:] for one in fields])]
-    return any(abs(whole - left - right) > max(10 * parts.tolerance, 1e-6) * abs(whole) for whole, left, right in zip(*sums))
+    return any(abs(whole - left - right) > max(10 * parts.tolerance, 1e-6) * abs(whole)
+               for whole, left, right in zip(*sums))
+
+# What moves numbers and keeps them.
+MOVES = {"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "slice", "select", "expand", "permute", "transpose",
+         "t", "clone", "alias", "detach", "_to_copy", "flatten", "contiguous", "lift_fresh_copy"}
+
+def indices_of(node):
+    """Of an operator that reads tables: each tensor of indices, with the least and largest that it may hold."""
+    name = node.target._schema.name.removeprefix("aten::")
+    rows = lambda table, dim: table.meta["val"].shape[dim]
+    if name == "embedding":
+        yield argument(node, "indices"), 0, rows(node.args[0], 0) - 1
+    elif name in ("gather", "index_select", "scatter", "scatter_add"):
+        yield argument(node, "index"), 0, rows(node.args[0], argument(node, "dim")) - 1
+    elif name in ("index", "_unsafe_index", "index_put"):
+        for dim, index in enumerate(argument(node, "indices")):
+            if index is not None and index.meta["val"].dtype != torch.bool:
+                yield index, -rows(node.args[0], dim), rows(node.args[0], dim) - 1
+    elif name in ("nll_loss_forward", "nll_loss2d_forward"):
+        classes = rows(node.args[0], min(1, node.args[0].meta["val"].dim() - 1))
+        ignored = argument(node, "ignore_index")
+        yield argument(node, "target"), min(0, ignored), max(classes - 1, ignored)
+
+def index_bounds(parts, graphs):
+    """{field: [least, most]} of fields whose numbers are indices into tables."""
+    bounds, hidden = {}, set()
+    for graph in graphs:
+        field_of = dict(zip(graph.placeholders[-len(parts.fields):], parts.fields))
+        for node in graph.module.graph.nodes:
+            if not isinstance(node.target, torch._ops.OpOverload):
+                continue
+            for index, least, most in indices_of(node):
+                source = index
+                while isinstance(source.target, torch._ops.OpOverload) and \
+                        source.target._schema.name.removeprefix("aten::") in MOVES:
+                    source = source.args[0]
+                if source in field_of and isinstance(most, int):
+                    old = bounds.get(field_of[source], (least, most))
+                    bounds[field_of[source]] = (max(old[0], least), min(old[1], most))
+                else:
+                    hidden |= {field_of[each] for each in sources(source) if each in field_of}
+    hidden = {name for name in hidden - {*bounds, *parts.values} if not parts.fields[name].is_floating_point()}
+    for name in sorted(hidden):
+        print(f"[package] indices are computed from {name}; if its numbers must be in bounds, say "
+              f"values={{\"{name}\": (least, largest)}}", file=sys.stderr)
+    if parts.classes and parts.metrics == ["classes"] and not parts.fields[parts.targets].is_floating_point():
+        bounds.setdefault(parts.targets, (-100, parts.classes - 1))
+    bounds |= parts.values
+    for name, (least, most) in bounds.items():
+        low, high = int(parts.fields[name].min()), int(parts.fields[name].max())
+        if not least <= low <= high <= most:
+            fail(f"{name} of the example holds {low} to {high}, not within {least} to {most}")
+    return bounds
+
+def sources(node):
+    seen, left = set(), [node]
+    while left:
+        each = left.pop()
+        if each not in seen and isinstance(each.meta.get("val"), torch.Tensor):  # not what gives sizes alone
+            seen.add(each)
+            left += each.all_input_nodes
+    return seen
 
 def compile_graph(graph, folder, name, parts):
     options = dict(OPTIONS)
@@ -588,7 +673,7 @@ class Runner:
     """The compiled code as libtorch runs it from C++."""
     def __init__(self, library, device):
         folder = pathlib.Path(torch.__file__).parent / "lib"
-        for name in ("libc10.so", "libtorch_cpu.so", *(("libc10_cuda.so", "libtorch_cuda.so") if device == "cuda" else ())):
+        for name in ["libc10.so", "libtorch_cpu.so"] + ["libc10_cuda.so", "libtorch_cuda.so"] * (device == "cuda"):
             ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
         make = torch._C._aoti.AOTIModelContainerRunnerCpu
         self.runner = (make(str(library), 1) if device == "cpu" else
@@ -615,9 +700,11 @@ def compare(parts, training, predicting, folder, terms, sizes):
         sums, found, _, _ = eager(these, fields, False)
         return [*sums, class_first(found.scores, these).detach()] if parts.targets else sums
 
-    for count in sorted({1, 2, 3, parts.samples}):
+    span = sizes["batch"]
+    for count in sorted({each for each in (1, 2, 3, parts.samples) if span["min"] <= each <= span["max"]}):
         for fields in [parts.rows(count), *(other_sizes(parts, count, sizes) if count == 2 else [])]:
-            seeds = [torch.full((), (1 + place) / count, dtype=parts.float, device=parts.device) for place in range(terms)]
+            seeds = [torch.full((), (1 + place) / count, dtype=parts.float, device=parts.device)
+                     for place in range(terms)]
             try:
                 predicted(parts, fields, seeds)
             except Exception as error:
@@ -708,16 +795,17 @@ def check_repeats(given, train, told):
         if not torch.equal(one, other):
             fail(f"{told}: output {place} differs from one run to the next, from one seed, or is NaN")
 
-def manifest_of(parts, training, terms, sizes, folder):
+def manifest_of(parts, training, terms, sizes, bounds, folder):
     places = iter(range(len(terms), training.output_count))
     word = lambda tensor: str(tensor.dtype).removeprefix("torch.")
     buffers = [{"name": name, "dtype": word(one), "sizes": list(one.shape), "output": next(places) if changed else None}
                for (name, one), changed in zip(parts.buffers.items(), training.changed)]
-    parameters = [{"name": name, "dtype": word(one), "sizes": list(one.shape), "gradient": next(places) if has else None,
-                   "frozen": name in parts.frozen}
+    parameters = [{"name": name, "dtype": word(one), "sizes": list(one.shape),
+                   "gradient": next(places) if has else None, "frozen": name in parts.frozen}
                   for (name, one), has in zip(parts.parameters.items(), training.has_gradient)]
     fields = [{"name": name, "dtype": word(one),
-               "sizes": [parts.dims.get((name, dim), size) for dim, size in enumerate(one.shape)]}
+               "sizes": [parts.dims.get((name, dim), size) for dim, size in enumerate(one.shape)],
+               "values": list(bounds[name]) if name in bounds else None}
               for name, one in parts.fields.items()]
     return {
         "format": "tanren.package", "version": 1, "torch": VERSION, "device": parts.device.type,

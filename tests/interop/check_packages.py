@@ -64,6 +64,7 @@ def summed(scores, labels):
 
 class Bert:
     precision, dynamic = "fp32", {"tokens": ["inputs.1", "attention_mask.1"]}
+    values = {"inputs": [0, VOCAB - 1], "attention_mask": None, "labels": [-100, CLASSES - 1]}
     opened, counts = transformers.BertForSequenceClassification, {"cross_entropy": "samples"}
 
     def make(self):
@@ -108,6 +109,7 @@ class BertBf16(Bert):
 
 class Gpt2(Bert):
     dynamic = {"tokens": ["inputs.1", "labels.1"]}
+    values = {"inputs": [0, VOCAB - 1], "labels": [-100, VOCAB - 1]}
     opened, counts = transformers.GPT2LMHeadModel, {"cross_entropy": "tokens"}
 
     def make(self):
@@ -124,7 +126,7 @@ class Gpt2(Bert):
 
 
 class Plain(Bert):
-    dynamic = None
+    dynamic, values = None, {"inputs": None, "labels": [-100, CLASSES - 1]}
 
     def scores(self, model, batch):
         return model(batch["inputs"])
@@ -251,6 +253,12 @@ def check(case, binary, folder):
     )
     left = [each.name for each in folder.iterdir()]
     expect(left == ["net.package"], f"{name}: beside the package lie {left}")
+    manifest = json.loads((folder / "net.package/manifest.json").read_text())
+    values = {field["name"]: field["values"] for field in manifest["fields"]}
+    expect(values == case.values, f"{name}: bounds {values} instead of {case.values}")
+    expect(manifest["draws"] == "", f"{name}: {manifest['draws']} draws, with all dropout at 0")
+    has_norm = any("running_mean" in buffer["name"] for buffer in manifest["buffers"])
+    expect(manifest["couples_samples"] == has_norm, f"{name}: couples_samples is wrong")
     ours = trained_by_tanren(binary, folder, "run", PACKAGE, raw)
     model, data = in_precision(case, model, raw)
     losses = apart(ours, trained_by_pytorch(case, model, data), name, most)
@@ -366,6 +374,8 @@ def check_refusals(folder):
         ("ranges: inputs.0", Base(), loss("sum"), example, {"ranges": {"batch": (1, 2)}}),
         ("all parameters are frozen", Base(), loss("sum"), example, {"freeze": ["*"]}),
         ("no field 'truth'", Base(), loss("sum"), example, {"metrics": "classes", "targets": "truth"}),
+        ("values: 'inputs'", Base(), loss("sum"), example, {"values": {"inputs": (0, 9)}}),
+        ("labels of the example holds", Base(), loss("sum"), example, {"values": {"labels": (7, 9)}}),
         ("precision = 'int8'", Base(), loss("sum"), example, {"precision": "int8"}),
     ]
     folder.mkdir()
