@@ -70,7 +70,7 @@ def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges
     """
     check_versions()
     path = pathlib.Path(path)
-    if path.exists() and not (path / "manifest.json").exists():
+    if path.exists() and not is_package(path):
         fail(f"{path} exists and is no package; give another path")
     parts = Parts(model, loss, example, precision, dynamic or {}, ranges or {}, values or {}, metrics, targets, freeze)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,12 +85,26 @@ def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges
         if path.exists():
             old = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
             os.rename(path, f"{old}/old")
-            os.rename(folder, path)
-            shutil.rmtree(old)
+            try:
+                os.rename(folder, path)
+            except BaseException:
+                os.rename(f"{old}/old", path)
+                raise
+            finally:
+                shutil.rmtree(old)
         else:
             os.rename(folder, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+def is_package(path):
+    """Whether the folder is a package and holds nothing else that would be lost with it."""
+    try:
+        manifest = json.loads((path / "manifest.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return (isinstance(manifest, dict) and manifest.get("format") == "tanren.package"
+            and not any(each.is_dir() for each in path.iterdir()))
 
 def check_versions():
     found = torch.__version__.split("+", maxsplit=1)[0]
@@ -322,17 +336,39 @@ def eager(parts, fields, training, seeds=None):
         total = sum(one * seed for one, seed in zip(sums, seeds))
         if not total.requires_grad:
             fail("no term of the loss depends on a parameter")
+        check_leaves(total, parameters)
         given = iter(torch.autograd.grad(total, wanted, allow_unused=True))
         gradients = [next(given) if one.requires_grad else None for one in parameters]
     return [one.detach() for one in sums], found, buffers, gradients
 
+def check_leaves(total, parameters):
+    """What is trained must be the model's: a graph would hold another tensor as it was."""
+    own, seen, left = {id(one) for one in parameters}, set(), [total.grad_fn]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) not in own:
+            fail(f"the loss reads a tensor {tuple(leaf.shape)} that requires gradients and is no parameter of the model; "
+                 "make it one of the model's")
+        left += [each for each, _ in node.next_functions]
+
 def terms_of(parts):
     try:
         found = eager(parts, list(parts.fields.values()), training=False)[1]
+        ones = [torch.ones((), dtype=parts.float, device=parts.device) for _ in found.terms]
+        trained = eager(parts, list(parts.fields.values()), training=True, seeds=ones)[1]
     except ExportError:
         raise
     except Exception as error:
         refuse(error)
+    told = [[(name, term.count, float(term.weight)) for name, term in each.terms.items()] for each in (found, trained)]
+    if told[0] != told[1]:
+        fail(f"the terms in training are {told[1]}, in evaluation {told[0]}; give both the same names, counts and weights")
+    if any(weight == 0 or weight != weight for _, _, weight in told[0]):
+        fail(f"the terms are {told[0]}; leave out what has no weight")
     if parts.targets:
         check_scores(parts, found.scores)
     return found.terms
@@ -340,14 +376,16 @@ def terms_of(parts):
 def check_sums(parts):
     """The two halves of the example must add up to it."""
     half = parts.samples // 2
-    fields = list(parts.fields.values())
+    # In fp64: in bf16 a mean of two equal halves would pass for a sum.
+    parts = parts.in_double()
+    fields = [double(field) for field in parts.fields.values()]
     whole, found, _, _ = eager(parts, fields, training=False)
     first, _, _, _ = eager(parts, [field[:half] for field in fields], training=False)
     second, _, _, _ = eager(parts, [field[half:] for field in fields], training=False)
     for name, all_, left, right in zip(found.terms, whole, first, second):
         if not torch.isfinite(all_):
             fail(f"term {name} of the example is {all_.item()}")
-        if abs(all_ - left - right) > max(10 * parts.tolerance, 1e-6) * max(abs(all_), abs(left) + abs(right)):
+        if abs(all_ - left - right) > 1e-9 * max(abs(all_), abs(left) + abs(right)):
             fail(f"term {name} is no sum over samples: {left.item():.6g} of the example's first half and "
                  f"{right.item():.6g} of its second make {(left + right).item():.6g}, the example has "
                  f"{all_.item():.6g}; use reduction=\"sum\"")
@@ -579,31 +617,32 @@ MOVES = {"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "slice", "se
          "t", "clone", "alias", "detach", "_to_copy", "flatten", "contiguous", "lift_fresh_copy"}
 
 def indices_of(node):
-    """Of an operator that reads tables: each tensor of indices, with the least and largest that it may hold."""
+    """Of an operator that reads tables: each tensor of indices, the least and largest that it may hold, and the number
+    beside them that it ignores."""
     name = node.target._schema.name.removeprefix("aten::")
     rows = lambda table, dim: table.meta["val"].shape[dim]
     if name == "embedding":
-        yield argument(node, "indices"), 0, rows(node.args[0], 0) - 1
+        yield argument(node, "indices"), 0, rows(node.args[0], 0) - 1, None
     elif name in ("gather", "index_select", "scatter", "scatter_add"):
-        yield argument(node, "index"), 0, rows(node.args[0], argument(node, "dim")) - 1
+        yield argument(node, "index"), 0, rows(node.args[0], argument(node, "dim")) - 1, None
     elif name in ("index", "_unsafe_index", "index_put"):
         for dim, index in enumerate(argument(node, "indices")):
             if index is not None and index.meta["val"].dtype != torch.bool:
-                yield index, -rows(node.args[0], dim), rows(node.args[0], dim) - 1
+                yield index, -rows(node.args[0], dim), rows(node.args[0], dim) - 1, None
     elif name in ("nll_loss_forward", "nll_loss2d_forward"):
         classes = rows(node.args[0], min(1, node.args[0].meta["val"].dim() - 1))
-        ignored = argument(node, "ignore_index")
-        yield argument(node, "target"), min(0, ignored), max(classes - 1, ignored)
+        yield argument(node, "target"), 0, classes - 1, argument(node, "ignore_index")
 
 def index_bounds(parts, graphs):
-    """{field: [least, most]} of fields whose numbers are indices into tables."""
-    bounds, hidden = {}, set()
+    """{field: (least, most, ignored or None)} of fields whose numbers are indices into tables. A label to ignore may lie
+    outside: compiled code takes other negative numbers for indices from the end."""
+    bounds, hidden, ignored = {}, set(), {}
     for graph in graphs:
         field_of = dict(zip(graph.placeholders[-len(parts.fields):], parts.fields))
         for node in graph.module.graph.nodes:
             if not isinstance(node.target, torch._ops.OpOverload):
                 continue
-            for index, least, most in indices_of(node):
+            for index, least, most, beside in indices_of(node):
                 source = index
                 while isinstance(source.target, torch._ops.OpOverload) and \
                         source.target._schema.name.removeprefix("aten::") in MOVES:
@@ -611,6 +650,8 @@ def index_bounds(parts, graphs):
                 if source in field_of and isinstance(most, int):
                     old = bounds.get(field_of[source], (least, most))
                     bounds[field_of[source]] = (max(old[0], least), min(old[1], most))
+                    # A second reader that has no label to ignore reads it as an index.
+                    ignored.setdefault(field_of[source], set()).add(beside)
                 else:
                     hidden |= {field_of[each] for each in sources(source) if each in field_of}
     hidden = {name for name in hidden - {*bounds, *parts.values} if not parts.fields[name].is_floating_point()}
@@ -618,13 +659,19 @@ def index_bounds(parts, graphs):
         print(f"[package] indices are computed from {name}; if its numbers must be in bounds, say "
               f"values={{\"{name}\": (least, largest)}}", file=sys.stderr)
     if parts.classes and parts.metrics == ["classes"] and not parts.fields[parts.targets].is_floating_point():
-        bounds.setdefault(parts.targets, (-100, parts.classes - 1))
+        if parts.targets not in bounds:
+            bounds[parts.targets], ignored[parts.targets] = (0, parts.classes - 1), {-100}
     bounds |= parts.values
+    found = {}
     for name, (least, most) in bounds.items():
-        low, high = int(parts.fields[name].min()), int(parts.fields[name].max())
+        beside, = ignored[name] if len(ignored.get(name, ())) == 1 else (None,)
+        field = parts.fields[name]
+        asked = field if beside is None else field[field != beside]
+        low, high = (int(asked.min()), int(asked.max())) if asked.numel() else (least, most)
         if not least <= low <= high <= most:
             fail(f"{name} of the example holds {low} to {high}, not within {least} to {most}")
-    return bounds
+        found[name] = (least, most, beside)
+    return found
 
 def sources(node):
     seen, left = set(), [node]
@@ -805,7 +852,8 @@ def manifest_of(parts, training, terms, sizes, bounds, folder):
                   for (name, one), has in zip(parts.parameters.items(), training.has_gradient)]
     fields = [{"name": name, "dtype": word(one),
                "sizes": [parts.dims.get((name, dim), size) for dim, size in enumerate(one.shape)],
-               "values": list(bounds[name]) if name in bounds else None}
+               "values": list(bounds[name][:2]) if name in bounds else None,
+               "ignored": bounds[name][2] if name in bounds else None}
               for name, one in parts.fields.items()]
     return {
         "format": "tanren.package", "version": 1, "torch": VERSION, "device": parts.device.type,
