@@ -205,13 +205,15 @@ bool draws_of_torch(const jit::Node& node) {
 void check_node(const jit::Node& node, const std::filesystem::path& file) {
   const std::string_view kind = node.kind().toQualString();
   if (kind == "prim::SetAttr") {
-    throw ConfigError(fmt::format(
-        "{}: forward assigns {}, which replaces a tensor that checkpoints and averages hold; change "
-        "it in place (copy_, mul_, add_)",
-        script_named(file), node.s(c10::attr::name)));
+    throw ConfigError(
+        fmt::format("{}: forward assigns {}, which replaces a tensor that checkpoints and averages "
+                    "hold; change "
+                    "it in place (copy_, mul_, add_)",
+                    script_named(file), node.s(c10::attr::name)));
   }
   const bool drops = kind.starts_with("aten::") && kind.find("dropout") != std::string_view::npos;
-  const bool norms = kind.starts_with("aten::") && kind.find("batch_norm") != std::string_view::npos;
+  const bool norms =
+      kind.starts_with("aten::") && kind.find("batch_norm") != std::string_view::npos;
   const bool draws = drops && !is_always(node, "p", 0.0) && !is_always(node, "dropout", 0.0);
   if ((draws && is_always(node, "train", true)) || (norms && is_always(node, "training", true))) {
     throw ConfigError(fmt::format(

@@ -183,8 +183,8 @@ TEST_F(TorchScript, tells_what_its_graph_draws_and_couples) {
   };
   TANREN_EXPECT_CONTAINS(refused("torch.dropout(x, 0.5, True)"), "always in training mode");
   TANREN_EXPECT_CONTAINS(refused("torch.dropout(x, 0.5, False)"), "never draws, as in a trace");
-  TANREN_EXPECT_CONTAINS(
-      error_of<ConfigError>([&] { norm("True"); }), "aten::batch_norm is always in training mode");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { norm("True"); }),
+                         "aten::batch_norm is always in training mode");
 }
 
 TEST_F(TorchScript, saved_in_evaluation_mode_trains_in_training_mode) {

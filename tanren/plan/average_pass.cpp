@@ -65,8 +65,15 @@ void plan_average(const Request& request, Plan& plan) {
       {"average", asked.kind, request.source("average.kind"), why(request, average)});
 
   const bool coupled = request.profile.couples_samples;
-  // A compiled graph cannot be told to measure anew.
-  const bool may_estimate = coupled && !request.profile.graph;
+  // A compiled graph and a script cannot be told to measure anew.
+  const bool is_script = request.config.model.kind == "torchscript";
+  const bool may_estimate = coupled && !request.profile.graph && !is_script;
+  if (is_script && asked.buffers == "estimate") {
+    throw ConfigError(
+        "[plan] average.buffers \"estimate\": the batch norms of a TorchScript file cannot be told "
+        "to "
+        "measure anew; take \"average\" or \"copy\"");
+  }
   if (asked.buffers == "estimate" ||
       (asked.buffers == "auto" && may_estimate && asked.kind == "swa")) {
     average.buffers = AverageBuffers::estimate;

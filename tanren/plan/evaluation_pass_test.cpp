@@ -107,6 +107,8 @@ TEST(AveragePass, resolves_start_and_buffers) {
   given.profile.couples_samples = true;
   EXPECT_EQ(given.plan().average.buffers, AverageBuffers::estimate);
   EXPECT_NE(given.line("average.buffers").find("all of the training data"), std::string::npos);
+  given.config.model.kind = "torchscript";  // whose batch norms nobody reaches
+  EXPECT_EQ(given.plan().average.buffers, AverageBuffers::average);
   given.config.average.kind = "ema";
   EXPECT_EQ(given.plan().average.buffers, AverageBuffers::average);
 }

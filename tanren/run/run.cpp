@@ -214,7 +214,8 @@ Facts with_graph(Facts facts, const Task& task, const ModelOptions& model) {
   const auto& graph = task.facts.graph;
   if (graph) facts.emplace_back("the package in model.path, with checksum", graph->checksum);
   if (model.kind == "torchscript") {
-    facts.emplace_back("the file in model.path, with hash", hash_text(content_hash(read_file(model.path))));
+    facts.emplace_back("the file in model.path, with hash",
+                       hash_text(content_hash(read_file(model.path))));
   }
   return facts;
 }
