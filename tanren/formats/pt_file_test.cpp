@@ -201,5 +201,24 @@ TEST(PtFile, cut_off_anywhere_or_with_any_damaged_byte_never_reads_outside) {
   }
 }
 
+TEST(PtFile, on_a_full_disk_is_one_error_and_leaves_nothing_behind) {
+  const TemporaryFolder folder;
+  TensorMap tensors;
+  for (const char* name : {"a", "b", "c"}) tensors.set(name, at::rand({64, 64}));
+  const auto path = folder.path() / "whole.pt";
+  write_pt(path, tensors);
+  const auto size = std::filesystem::file_size(path);
+  std::filesystem::remove(path);
+  // Full at the first byte, within each part, and at the last byte of the zip's directory.
+  const std::vector<uintmax_t> limits{0, 100, size / 4, size / 2, size - 200, size - 1};
+  for (const auto limit : limits) {
+    const testing::FullDiskScope full(limit);
+    const auto error = testing::error_of<DiskError>([&] { write_pt(path, tensors); });
+    TANREN_EXPECT_CONTAINS(error, "whole.pt");
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << limit;
+  }
+}
+
 }  // namespace
 }  // namespace tanren

@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 
 #include <cstring>
+#include <exception>
 #include <map>
 #include <tuple>
 
@@ -134,17 +135,25 @@ class Document {
   void write(const std::filesystem::path& path) {
     pickler_.raw(".");
     write_file(path, [&](const Write& write) {
+      // The writer's destructor writes too, and a throw out of it would end the process: the first
+      // error is kept, later bytes are dropped.
+      std::exception_ptr error;
       caffe2::serialize::PyTorchStreamWriter writer([&](const void* data, size_t size) {
-        write({static_cast<const char*>(data), size});
+        try {
+          if (!error) write({static_cast<const char*>(data), size});
+        } catch (...) {
+          error = std::current_exception();
+        }
         return size;
       });
       writer.writeRecord("data.pkl", pickler_.bytes().data(), pickler_.bytes().size());
       writer.writeRecord("byteorder", "little", 6);
-      for (size_t i = 0; i < storages_.size(); ++i) {
+      for (size_t i = 0; i < storages_.size() && !error; ++i) {
         writer.writeRecord(fmt::format("data/{}", i), storages_[i].const_data_ptr(),
                            storages_[i].nbytes());
       }
       writer.writeEndOfFile();
+      if (error) std::rethrow_exception(error);
     });
   }
 
