@@ -58,6 +58,7 @@ RunConfig wide_config(const std::string& kind, const std::string& mode) {
                                                : "labels: int[] in [0, 4]"};
   } else {
     const int side = small ? 32 : 64;
+    if (!small) config.batch.global_batch = "64";  // cuDNN's workspaces are not predicted: 30 MiB
     config.model.channels = {32, 64};
     config.data.train.fields = {fmt::format("inputs: float[3,{},{}] in [-1, 1]", side, side),
                                 "labels: int[] in [0, 4]"};
@@ -85,7 +86,8 @@ TEST_F(DeviceLimit, in_bytes_is_what_the_devices_allocator_obeys) {
 RunConfig many_samples() {
   auto config = tiny_config("mlp");
   config.precision.mode = "fp32";
-  config.model.hidden = {256, 256};
+  const int64_t width = is_simulated() ? 256 : 2048;  // CUDA's workspaces are 64 MiB
+  config.model.hidden = {width, width};
   config.data.train.fields = {"inputs: float[256] in [-1, 1]", "labels: int[] in [0, 4]"};
   config.data.train.samples = 8192;
   config.batch.global_batch = "4096";
