@@ -10,7 +10,7 @@
 It needs torch 2.11.0, safetensors and a C++ compiler. A package is for the torch, the kind of device and the processor
 that it was made with.
 """
-import contextlib, copy, ctypes, dataclasses, fnmatch, json, os, pathlib, platform, re, shutil, subprocess, sys
+import contextlib, copy, ctypes, dataclasses, fnmatch, json, math, os, pathlib, platform, re, shutil, subprocess, sys
 import tempfile, time, traceback
 import torch
 from safetensors.torch import save_file
@@ -473,16 +473,19 @@ def sizes_of(program, parts):
             fail(f"{field}.{dim} must be {size}, which a package cannot say")
         span = program.range_constraints[symbols]
         ends = [int(multiple) * int(min(end, UNBOUNDED)) for end in (span.lower, span.upper)]
-        found[name] = {"min": max(ends[0], parts.ranges[name][0]), "max": min(ends[1], parts.ranges[name][1]),
-                       "multiple": int(multiple)}
+        found[name] = size_within(max(ends[0], parts.ranges[name][0]), min(ends[1], parts.ranges[name][1]),
+                                  int(multiple))
     return found
+
+def size_within(least, most, multiple):
+    """From 1 on, with ends that are multiples."""
+    return {"min": -(-max(least, 1) // multiple) * multiple, "max": most // multiple * multiple, "multiple": multiple}
 
 def common_sizes(one, other):
     together = {}
     for name, size in one.items():
-        multiple = max(size["multiple"], other[name]["multiple"])
-        together[name] = {"min": max(size["min"], other[name]["min"]), "max": min(size["max"], other[name]["max"]),
-                          "multiple": multiple}
+        together[name] = size_within(max(size["min"], other[name]["min"]), min(size["max"], other[name]["max"]),
+                                     math.lcm(size["multiple"], other[name]["multiple"]))
     return together
 
 class TrainGraph(TracedGraph):
@@ -579,38 +582,39 @@ MOVES = {"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "slice", "se
          "t", "clone", "alias", "detach", "_to_copy", "flatten", "contiguous", "lift_fresh_copy"}
 
 def indices_of(node):
-    """Of an operator that reads tables: each tensor of indices, with the least and largest that it may hold."""
+    """Of an operator that reads tables: each tensor of indices, with the least and largest that it may hold, and the
+    number beside them that it skips, or None."""
     name = node.target._schema.name.removeprefix("aten::")
     rows = lambda table, dim: table.meta["val"].shape[dim]
     if name == "embedding":
-        yield argument(node, "indices"), 0, rows(node.args[0], 0) - 1
+        yield argument(node, "indices"), 0, rows(node.args[0], 0) - 1, None
     elif name in ("gather", "index_select", "scatter", "scatter_add"):
-        yield argument(node, "index"), 0, rows(node.args[0], argument(node, "dim")) - 1
+        yield argument(node, "index"), 0, rows(node.args[0], argument(node, "dim")) - 1, None
     elif name in ("index", "_unsafe_index", "index_put"):
         for dim, index in enumerate(argument(node, "indices")):
             if index is not None and index.meta["val"].dtype != torch.bool:
-                yield index, -rows(node.args[0], dim), rows(node.args[0], dim) - 1
+                yield index, -rows(node.args[0], dim), rows(node.args[0], dim) - 1, None
     elif name in ("nll_loss_forward", "nll_loss2d_forward"):
         classes = rows(node.args[0], min(1, node.args[0].meta["val"].dim() - 1))
-        ignored = argument(node, "ignore_index")
-        yield argument(node, "target"), min(0, ignored), max(classes - 1, ignored)
+        yield argument(node, "target"), 0, classes - 1, argument(node, "ignore_index")
 
 def index_bounds(parts, graphs):
-    """{field: [least, most]} of fields whose numbers are indices into tables."""
+    """{field: (least, most, ignored or None)} of fields whose numbers are indices into tables."""
     bounds, hidden = {}, set()
     for graph in graphs:
         field_of = dict(zip(graph.placeholders[-len(parts.fields):], parts.fields))
         for node in graph.module.graph.nodes:
             if not isinstance(node.target, torch._ops.OpOverload):
                 continue
-            for index, least, most in indices_of(node):
+            for index, least, most, ignored in indices_of(node):
                 source = index
                 while isinstance(source.target, torch._ops.OpOverload) and \
                         source.target._schema.name.removeprefix("aten::") in MOVES:
                     source = source.args[0]
                 if source in field_of and isinstance(most, int):
-                    old = bounds.get(field_of[source], (least, most))
-                    bounds[field_of[source]] = (max(old[0], least), min(old[1], most))
+                    old = bounds.get(field_of[source], (least, most, ignored))
+                    bounds[field_of[source]] = (max(old[0], least), min(old[1], most),
+                                                ignored if ignored == old[2] else None)
                 else:
                     hidden |= {field_of[each] for each in sources(source) if each in field_of}
     hidden = {name for name in hidden - {*bounds, *parts.values} if not parts.fields[name].is_floating_point()}
@@ -618,10 +622,12 @@ def index_bounds(parts, graphs):
         print(f"[package] indices are computed from {name}; if its numbers must be in bounds, say "
               f"values={{\"{name}\": (least, largest)}}", file=sys.stderr)
     if parts.classes and parts.metrics == ["classes"] and not parts.fields[parts.targets].is_floating_point():
-        bounds.setdefault(parts.targets, (-100, parts.classes - 1))
-    bounds |= parts.values
-    for name, (least, most) in bounds.items():
-        low, high = int(parts.fields[name].min()), int(parts.fields[name].max())
+        bounds.setdefault(parts.targets, (0, parts.classes - 1, -100))
+    for name, span in parts.values.items():
+        bounds[name] = (*span, bounds[name][2] if name in bounds else None)
+    for name, (least, most, ignored) in bounds.items():
+        asked = parts.fields[name] if ignored is None else parts.fields[name][parts.fields[name] != ignored]
+        low, high = (int(asked.min()), int(asked.max())) if asked.numel() else (least, most)
         if not least <= low <= high <= most:
             fail(f"{name} of the example holds {low} to {high}, not within {least} to {most}")
     return bounds
@@ -805,7 +811,8 @@ def manifest_of(parts, training, terms, sizes, bounds, folder):
                   for (name, one), has in zip(parts.parameters.items(), training.has_gradient)]
     fields = [{"name": name, "dtype": word(one),
                "sizes": [parts.dims.get((name, dim), size) for dim, size in enumerate(one.shape)],
-               "values": list(bounds[name]) if name in bounds else None}
+               "values": list(bounds[name][:2]) if name in bounds else None,
+               "ignored": bounds[name][2] if name in bounds else None}
               for name, one in parts.fields.items()]
     return {
         "format": "tanren.package", "version": 1, "torch": VERSION, "device": parts.device.type,

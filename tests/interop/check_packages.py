@@ -64,7 +64,7 @@ def summed(scores, labels):
 
 class Bert:
     precision, dynamic = "fp32", {"tokens": ["inputs.1", "attention_mask.1"]}
-    values = {"inputs": [0, VOCAB - 1], "attention_mask": None, "labels": [-100, CLASSES - 1]}
+    values = {"inputs": [0, VOCAB - 1], "attention_mask": None, "labels": [0, CLASSES - 1]}
     opened, counts = transformers.BertForSequenceClassification, {"cross_entropy": "samples"}
 
     def make(self):
@@ -109,7 +109,7 @@ class BertBf16(Bert):
 
 class Gpt2(Bert):
     dynamic = {"tokens": ["inputs.1", "labels.1"]}
-    values = {"inputs": [0, VOCAB - 1], "labels": [-100, VOCAB - 1]}
+    values = {"inputs": [0, VOCAB - 1], "labels": [0, VOCAB - 1]}
     opened, counts = transformers.GPT2LMHeadModel, {"cross_entropy": "tokens"}
 
     def make(self):
@@ -126,7 +126,7 @@ class Gpt2(Bert):
 
 
 class Plain(Bert):
-    dynamic, values = None, {"inputs": None, "labels": [-100, CLASSES - 1]}
+    dynamic, values = None, {"inputs": None, "labels": [0, CLASSES - 1]}
 
     def scores(self, model, batch):
         return model(batch["inputs"])
@@ -256,6 +256,8 @@ def check(case, binary, folder):
     manifest = json.loads((folder / "net.package/manifest.json").read_text())
     values = {field["name"]: field["values"] for field in manifest["fields"]}
     expect(values == case.values, f"{name}: bounds {values} instead of {case.values}")
+    ignored = [field["name"] for field in manifest["fields"] if field["ignored"] == -100]
+    expect(ignored == ["labels"], f"{name}: cross_entropy ignores -100 in labels alone, not in {ignored}")
     expect(manifest["draws"] == "", f"{name}: {manifest['draws']} draws, with all dropout at 0")
     has_norm = any("running_mean" in buffer["name"] for buffer in manifest["buffers"])
     expect(manifest["couples_samples"] == has_norm, f"{name}: couples_samples is wrong")
