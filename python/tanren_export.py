@@ -392,14 +392,16 @@ def terms_of(parts):
     except Exception as error:
         refuse(error)
     told = [[(name, term.count, float(term.weight)) for name, term in each.terms.items()] for each in modes]
-    if told[0] != told[1]:
-        fail(f"the terms (name, count, weight) are {told[0]} in training and {told[1]} in evaluation; give the same")
     for name, count, weight in told[0]:
         for word in (name, count):
             if not NAME.fullmatch(word):
                 fail(f"term {name}, count {count}: {word!r} is no name of letters, digits and _")
-        if not math.isfinite(weight) or weight == 0:
-            fail(f"term {name} has weight {weight}; give a finite one, and leave out a term of weight 0")
+        if not math.isfinite(weight):
+            fail(f"term {name} has weight {weight}")
+    if told[0] != told[1]:
+        fail(f"the terms (name, count, weight) are {told[0]} in training and {told[1]} in evaluation; give the same")
+    if any(weight == 0 for *_, weight in told[0]):
+        fail(f"a term has weight 0; leave it out: {told[0]}")
     if parts.targets:
         check_scores(parts, modes[1].scores)
     return modes[0].terms

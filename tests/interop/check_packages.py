@@ -439,7 +439,10 @@ def check_traced():
             return parts, te.TrainGraph(parts, terms), te.PredictGraph(parts)
 
     for model, has_draws, couples in (
-        (Attends(0.0), False, False), (Attends(0.5), True, False), (Drops(False), True, False), (Drops(True), True, True),
+        (Attends(0.0), False, False),
+        (Attends(0.5), True, False),
+        (Drops(False), True, False),
+        (Drops(True), True, True),
     ):
         _, graph, _ = traced(model)
         expect(bool(graph.draws) == has_draws, f"{type(model).__name__}: draws is {graph.draws!r}")
@@ -499,6 +502,7 @@ def check_refusals(folder):
     torch.manual_seed(11)
     example = {"inputs": torch.randn(BATCH, 6), "labels": torch.randint(CLASSES, (BATCH,))}
     one = {name: field[:1] for name, field in example.items()}
+    wide = {"dynamic": {"w": "inputs.1"}, "ranges": {"w": (6, 9)}}
     places = example | {"labels": torch.randint(CLASSES, (BATCH, CLASSES))}
     cases = [
         ("is no sum over samples", Base(), loss("mean"), example, {}),
@@ -510,7 +514,7 @@ def check_refusals(folder):
         ("changes seen", Counts(), loss("sum"), example, {}),
         ("give at least 2", Base(), loss("sum"), one, {}),
         ("no parameter is named 'body.*'", Base(), loss("sum"), example, {"freeze": ["body.*"]}),
-        ("takes only 6 at inputs.1", Base(), loss("sum"), example, {"dynamic": {"w": "inputs.1"}, "ranges": {"w": (6, 9)}}),
+        ("takes only 6 at inputs.1", Base(), loss("sum"), example, wide),
         ("ranges: inputs.0", Base(), loss("sum"), example, {"ranges": {"batch": (1, 2)}}),
         ("all parameters are frozen", Base(), loss("sum"), example, {"freeze": ["*"]}),
         ("no field 'truth'", Base(), loss("sum"), example, {"metrics": "classes", "targets": "truth"}),
@@ -521,7 +525,7 @@ def check_refusals(folder):
         ("is no sum over samples", Base(), penalty, example, {}),
         ("assigns its buffer mean", Assigns(), loss("sum"), example, {}),
         ("in training and", Base(), weighted(0.4, 0.0), example, {}),
-        ("term more has weight 0.0", Base(), weighted(0.0, 0.0), example, {}),
+        ("a term has weight 0", Base(), weighted(0.0, 0.0), example, {}),
         ("term more has weight nan", Base(), weighted(torch.nan, torch.nan), example, {}),
         ("'sub words' is no name", Base(), weighted(1.0, 1.0, count="sub words"), example, {}),
         ("the loss has a parameter []", Base(), learned, example, {}),
