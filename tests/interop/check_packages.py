@@ -453,13 +453,14 @@ def check_traced():
 
         def compared(factor, parts=parts, graph=graph, predict=predict):
             def train(*given):
-                *results, last = graph.module(*given)
+                with torch.no_grad():
+                    *results, last = graph.module(*given)
                 place = 1 + list(parts.parameters).index("body.weight") if "body.weight" in parts.parameters else 1
                 if place < len(results):
                     results[place] = factor * results[place]
                 return [*results, last]
 
-            with parts.modes(), torch.no_grad():
+            with parts.modes():
                 te.compare(parts, graph, train, predict.module, 1, graph.sizes)
 
         compared(1.0)
