@@ -911,7 +911,7 @@ def check_slope(parts, training, given, train, terms, told):
     step, rounding, most = SLOPES[parts.precision]
     places = [place for place, has in enumerate(training.has_gradient) if has]
     seeds = given[len(parts.parameters) + len(parts.buffers):][:terms]
-    slope = expected = size = 0.0
+    slope = expected = noise = 0.0
     for draw in range(4):
         def run(by, way=None):
             moved = list(given)
@@ -926,11 +926,12 @@ def check_slope(parts, training, given, train, terms, told):
         scales = [max(float(given[place].double().norm()), 0.01 * given[place].numel() ** 0.5) for place in places]
         # Every parameter by the same part of itself, up its gradient.
         way = [one * (scale / norm) if norm > 0 else 0 * one for one, scale, norm in zip(gradients, scales, norms)]
-        wide, narrow = ((run(by, way)[0] - run(-by, way)[0]) / (2 * by) for by in (step, step / 2))
-        slope += (4 * narrow - wide) / 3
-        expected += sum(norm * scale for norm, scale in zip(norms, scales))
-        size += abs(total)
-    if not abs(slope - expected) <= most * expected + rounding * size / step:
+        grows = sum(norm * scale for norm, scale in zip(norms, scales))
+        # In deep models a step must be smaller: the terms change by a twentieth at most.
+        by = min(step, 0.05 * max(abs(total) / grows, 1e-3)) if grows > 0 else step
+        wide, narrow = ((run(each, way)[0] - run(-each, way)[0]) / (2 * each) for each in (by, by / 2))
+        slope, expected, noise = slope + (4 * narrow - wide) / 3, expected + grows, noise + rounding * abs(total) / by
+    if not abs(slope - expected) <= most * expected + noise:
         fail(f"{told}: up the gradients the terms grow by {slope:.6g}, the gradients say {expected:.6g}")
 
 def check_repeats(given, train, told):
