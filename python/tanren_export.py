@@ -10,9 +10,12 @@
 It needs torch 2.11.0, safetensors and a C++ compiler. A package is for the torch, the kind of device and the processor
 that it was made with.
 """
-import contextlib, copy, ctypes, dataclasses, fnmatch, json, os, pathlib, platform, re, shutil, subprocess, sys
+import contextlib, copy, ctypes, dataclasses, fnmatch, json, math, os, pathlib, platform, re, shutil, subprocess, sys
 import tempfile, time, traceback
 import torch
+if torch.__version__.split("+", maxsplit=1)[0] != "2.11.0":  # what follows is torch's private part, too
+    raise ImportError(f"[package] this is torch {torch.__version__}, tanren's libtorch is 2.11.0; "
+                      "run: pip install torch==2.11.0")
 from safetensors.torch import save_file
 from torch.export import Dim, export as trace
 from torch.export.exported_program import _decompose_exported_program
@@ -20,8 +23,13 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 VERSION = "2.11.0"
 UNBOUNDED = 2**31 - 1
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+          torch.int8, torch.uint8, torch.bool)
+METRIC = re.compile("classes|values|accuracy|top[1-9][0-9]*|(precision|recall|f1)_(binary|macro|micro)|auroc|"
+                    "confusion_matrix|mse|mae|r2|psnr|ssim|bits_per_byte|((byte|word)_)?perplexity")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-TOLERANCE = {"fp64": 1e-9, "fp32": 2e-4, "bf16": 5e-2, "fp16": 1e-2}
+TOLERANCE = {"fp64": 1e-9, "fp32": 2e-4, "bf16": 1e-2, "fp16": 2e-3}
 ROUNDING = 8  # times as far from fp64 as PyTorch in this precision is rounding, too
 OPTIONS = {
     "aot_inductor.package": True,
@@ -68,10 +76,9 @@ def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges
     freeze     patterns (glob) of parameters and modules that stay as they are; such modules are in eval mode
     tokenizer  a tokenizer of transformers, saved beside the model's config
     """
-    check_versions()
     path = pathlib.Path(path)
-    if path.exists() and not is_package(path):
-        fail(f"{path} exists and is no package; give another path")
+    if path.exists():
+        check_replaceable(path)
     parts = Parts(model, loss, example, precision, dynamic or {}, ranges or {}, values or {}, metrics, targets, freeze)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Whole or absent: written beside the target, renamed at the end.
@@ -80,36 +87,32 @@ def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges
         with parts.modes():
             write(parts, folder, tokenizer)
         os.chmod(folder, 0o755)
-        for file in folder.iterdir():
-            os.chmod(file, 0o644)
+        for file in folder.rglob("*"):
+            os.chmod(file, 0o755 if file.is_dir() else 0o644)
         if path.exists():
-            old = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
-            os.rename(path, f"{old}/old")
+            check_replaceable(path)
+            old = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+            os.rename(path, old / "old")
             try:
                 os.rename(folder, path)
             except BaseException:
-                os.rename(f"{old}/old", path)
+                os.rename(old / "old", path)
                 raise
             finally:
-                shutil.rmtree(old)
+                if path.exists():
+                    shutil.rmtree(old)
         else:
             os.rename(folder, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
-def is_package(path):
-    """Whether the folder is a package and holds nothing else that would be lost with it."""
+def check_replaceable(path):
     try:
-        manifest = json.loads((path / "manifest.json").read_text())
-    except (OSError, ValueError):
-        return False
-    return (isinstance(manifest, dict) and manifest.get("format") == "tanren.package"
-            and not any(each.is_dir() for each in path.iterdir()))
-
-def check_versions():
-    found = torch.__version__.split("+", maxsplit=1)[0]
-    if found != VERSION:
-        fail(f"this is torch {found}, tanren's libtorch is {VERSION}; run: pip install torch=={VERSION}")
+        is_package = json.loads((path / "manifest.json").read_text())["format"] == "tanren.package"
+    except (OSError, ValueError, TypeError, KeyError):
+        is_package = False
+    if not is_package:
+        fail(f"{path} exists and is no package; give another path")
 
 class Parts:
     """A model, its loss and an example, checked, with parameters and buffers taken out of the model."""
@@ -119,12 +122,20 @@ class Parts:
         self.precision, self.tolerance = precision, TOLERANCE[precision]
         self.float = torch.float64 if precision == "fp64" else torch.float32
         self.metrics = [metrics] if isinstance(metrics, str) else list(metrics)
+        for name in self.metrics:
+            if not METRIC.fullmatch(name):
+                fail(f"metrics: {name!r} is no metric of tanren, \"classes\" or \"values\"")
         self.name = type(model).__name__
+        if not re.fullmatch("[A-Za-z0-9_]+", self.name):
+            fail(f"the class {self.name!r} has a name beyond A-Z, a-z, 0-9 and _")
         self.config = getattr(model, "config", None)
         parameters = dict(model.named_parameters())
         if not parameters:
             fail(f"{self.name} has no parameters")
         tensors = [*model.parameters(), *model.buffers()]
+        for name, one in model.state_dict().items():
+            if one.dtype not in DTYPES:
+                fail(f"{name} is of {one.dtype}, which a package cannot hold")
         if any(each.is_floating_point() and each.dtype != self.float for each in tensors):
             model = copy.deepcopy(model).to(self.float)
             parameters = dict(model.named_parameters())
@@ -158,6 +169,8 @@ class Parts:
     def field(self, name, tensor):
         if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0:
             fail(f"field {name} of the example is no tensor with samples along dim 0")
+        if tensor.dtype not in DTYPES:
+            fail(f"field {name} is of {tensor.dtype}, which a package cannot hold")
         tensor = tensor.detach().to(self.device).contiguous()
         return tensor.to(self.float) if tensor.is_floating_point() and self.precision == "fp64" else tensor
 
@@ -177,7 +190,7 @@ class Parts:
     def named_dims(self, dynamic):
         dims = {(name, 0): "batch" for name in self.fields}
         for size, places in dynamic.items():
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", size) or size == "batch":
+            if not NAME.fullmatch(size) or size == "batch":
                 fail(f"dynamic: {size!r} is no name for a size")
             for place in [places] if isinstance(places, str) else places:
                 field, _, dim = place.rpartition(".")
@@ -245,6 +258,16 @@ class Parts:
             setattr(other, group, {name: double(one) for name, one in getattr(self, group).items()})
         return other
 
+    def beside(self):
+        """The same with other weights: behind a layer of zeros all gradients are 0, right or wrong."""
+        other = copy.copy(self)
+        torch.manual_seed(2)
+        other.parameters = {name: one + 0.02 * torch.randn_like(one) if one.is_floating_point() else one
+                            for name, one in self.parameters.items()}
+        other.buffers = {name: one + 0.02 * torch.rand_like(one) if one.is_floating_point() else one
+                         for name, one in self.buffers.items()}  # upwards: a variance stays one
+        return other
+
     def rows(self, count):
         """The example with `count` samples: its first ones, from the start again when it has no more."""
         index = torch.arange(count, device=self.device) % self.samples
@@ -256,7 +279,11 @@ class Whole(torch.nn.Module):
         self.model, self.loss = model, loss
 
     def forward(self, batch):
+        before = dict(self.model.named_buffers(remove_duplicate=False))
         terms = self.loss(self.model, batch)
+        for name, one in self.model.named_buffers(remove_duplicate=False):
+            if one is not before.get(name):
+                fail(f"the model assigns its buffer {name}, so that the old one stays; write {name}.copy_(…)")
         if not isinstance(terms, Terms):
             fail("the loss returned no te.Terms")
         for name, term in terms.terms.items():
@@ -309,13 +336,15 @@ def write(parts, folder, tokenizer):
         say(f"{parts.name}: compiling {name}.so", start)
         compile_graph(graph, folder, name, parts)
     say(f"{parts.name}: comparing with PyTorch", start)
-    sizes["batch"]["min"] = max(sizes["batch"]["min"], compare(parts, training, predicting, folder, len(terms), sizes))
+    train, predict = (Runner(folder / f"{name}.so", parts.device.type) for name in ("train", "predict"))
+    fewest = compare(parts, training, train, predict, len(terms), sizes)
+    sizes["batch"]["min"] = max(sizes["batch"]["min"], fewest)
     save_file({**parts.parameters, **parts.buffers}, folder / "weights.safetensors", metadata={"format": "pt"})
     for saved in (parts.config, getattr(parts.whole.model, "generation_config", None), tokenizer):
         if hasattr(saved, "save_pretrained"):
             saved.save_pretrained(folder)
     manifest = manifest_of(parts, training, terms, sizes, bounds, folder)
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
     say(f"{parts.name}: a package of {sum(one.numel() for one in parts.parameters.values()):,} parameters", start)
 
 def say(text, start):
@@ -336,65 +365,90 @@ def eager(parts, fields, training, seeds=None):
         total = sum(one * seed for one, seed in zip(sums, seeds))
         if not total.requires_grad:
             fail("no term of the loss depends on a parameter")
-        check_leaves(total, parameters)
+        check_leaves(total, wanted)
         given = iter(torch.autograd.grad(total, wanted, allow_unused=True))
         gradients = [next(given) if one.requires_grad else None for one in parameters]
     return [one.detach() for one in sums], found, buffers, gradients
 
-def check_leaves(total, parameters):
-    """What is trained must be the model's: a graph would hold another tensor as it was."""
-    own, seen, left = {id(one) for one in parameters}, set(), [total.grad_fn]
+def check_leaves(total, wanted):
+    """What the loss trains, the package must hold."""
+    known, seen, left = {id(one) for one in wanted}, set(), [total.grad_fn]
     while left:
         node = left.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
         leaf = getattr(node, "variable", None)
-        if leaf is not None and id(leaf) not in own:
-            fail(f"the loss reads a tensor {tuple(leaf.shape)} that requires gradients and is no parameter of the model; "
-                 "make it one of the model's")
+        if leaf is not None and id(leaf) not in known:
+            fail(f"the loss has a parameter {list(leaf.shape)} that the model does not have, so that it would not be "
+                 "trained; make it a part of the model")
         left += [each for each, _ in node.next_functions]
 
 def terms_of(parts):
     try:
-        found = eager(parts, list(parts.fields.values()), training=False)[1]
-        ones = [torch.ones((), dtype=parts.float, device=parts.device) for _ in found.terms]
-        trained = eager(parts, list(parts.fields.values()), training=True, seeds=ones)[1]
+        modes = [eager(parts, list(parts.fields.values()), training)[1] for training in (True, False)]
     except ExportError:
         raise
     except Exception as error:
         refuse(error)
-    told = [[(name, term.count, float(term.weight)) for name, term in each.terms.items()] for each in (found, trained)]
+    told = [[(name, term.count, float(term.weight)) for name, term in each.terms.items()] for each in modes]
+    for name, count, weight in told[0]:
+        for word in (name, count):
+            if not NAME.fullmatch(word):
+                fail(f"term {name}, count {count}: {word!r} is no name of letters, digits and _")
+        if not math.isfinite(weight):
+            fail(f"term {name} has weight {weight}")
     if told[0] != told[1]:
-        fail(f"the terms in training are {told[1]}, in evaluation {told[0]}; give both the same names, counts and weights")
-    if any(weight == 0 or weight != weight for _, _, weight in told[0]):
-        fail(f"the terms are {told[0]}; leave out what has no weight")
+        fail(f"the terms (name, count, weight) are {told[0]} in training and {told[1]} in evaluation; give the same")
+    if any(weight == 0 for *_, weight in told[0]):
+        fail(f"a term has weight 0; leave it out: {told[0]}")
     if parts.targets:
-        check_scores(parts, found.scores)
-    return found.terms
+        check_scores(parts, modes[1].scores)
+    return modes[0].terms
+
+def halves(parts, training):
+    """The terms' names, and their sums of the example and of its two halves, without the rounding of 16 bits or, if the
+    loss takes it, of 32: in bf16 even a mean of equal halves would be within rounding."""
+    def of(these, kind):
+        fields = [kind(field) for field in these.fields.values()]
+        half = parts.samples // 2
+        found = [eager(these, part, training) for part in (fields, [each[:half] for each in fields],
+                                                           [each[half:] for each in fields])]
+        return list(found[0][1].terms), *([one.double() for one in sums] for sums, *_ in found)
+    try:
+        return of(parts.in_double(), double), 1e-6  # models cast to 32 bits inside
+    except ExportError:
+        raise
+    except Exception:  # a loss that holds tensors of 32 bits, or a model that does not take a half
+        plain = copy.copy(parts)
+        plain.precision = "fp64" if parts.precision == "fp64" else "fp32"
+        try:
+            return of(plain, lambda field: field), 1e-5
+        except Exception as error:
+            refuse(error)
+
+def add_up(whole, left, right, most):
+    return abs(whole - left - right) <= most * max(abs(whole), abs(left) + abs(right))
 
 def check_sums(parts):
     """The two halves of the example must add up to it."""
-    half = parts.samples // 2
-    # In fp64: in bf16 a mean of two equal halves would pass for a sum.
-    parts = parts.in_double()
-    fields = [double(field) for field in parts.fields.values()]
-    whole, found, _, _ = eager(parts, fields, training=False)
-    first, _, _, _ = eager(parts, [field[:half] for field in fields], training=False)
-    second, _, _, _ = eager(parts, [field[half:] for field in fields], training=False)
-    for name, all_, left, right in zip(found.terms, whole, first, second):
-        if not torch.isfinite(all_):
-            fail(f"term {name} of the example is {all_.item()}")
-        if abs(all_ - left - right) > 1e-9 * max(abs(all_), abs(left) + abs(right)):
+    (names, *sums), most = halves(parts, training=False)
+    for name, whole, left, right in zip(names, *sums):
+        if not torch.isfinite(whole):
+            fail(f"term {name} of the example is {whole.item()}")
+        if not add_up(whole, left, right, most):
             fail(f"term {name} is no sum over samples: {left.item():.6g} of the example's first half and "
                  f"{right.item():.6g} of its second make {(left + right).item():.6g}, the example has "
-                 f"{all_.item():.6g}; use reduction=\"sum\"")
+                 f"{whole.item():.6g}; use reduction=\"sum\"")
 
 def check_scores(parts, scores):
     targets = parts.fields[parts.targets]
     if not isinstance(scores, torch.Tensor) or scores.dim() == 0 or scores.shape[0] != parts.samples:
         fail("metrics need scores [samples, …]: te.Terms(scores, …)")
     has_classes = scores.dim() == targets.dim() + 1
+    if has_classes and scores.dim() > 2 and scores.shape[1:-1] == targets.shape[1:] == scores.shape[2:]:
+        fail(f"scores {list(scores.shape)} may have their classes along dim 1 or along the last; give an example with "
+             "another size")
     parts.classes_are_last = has_classes and scores.dim() > 2 and scores.shape[1:-1] == targets.shape[1:]
     parts.classes = scores.shape[-1 if parts.classes_are_last else 1] if has_classes else 0
 
@@ -511,16 +565,19 @@ def sizes_of(program, parts):
             fail(f"{field}.{dim} must be {size}, which a package cannot say")
         span = program.range_constraints[symbols]
         ends = [int(multiple) * int(min(end, UNBOUNDED)) for end in (span.lower, span.upper)]
-        found[name] = {"min": max(ends[0], parts.ranges[name][0]), "max": min(ends[1], parts.ranges[name][1]),
-                       "multiple": int(multiple)}
+        found[name] = size_within(max(ends[0], parts.ranges[name][0]), min(ends[1], parts.ranges[name][1]),
+                                  int(multiple))
     return found
+
+def size_within(least, most, multiple):
+    """From 1 on, with ends that are multiples."""
+    return {"min": -(-max(least, 1) // multiple) * multiple, "max": most // multiple * multiple, "multiple": multiple}
 
 def common_sizes(one, other):
     together = {}
     for name, size in one.items():
-        multiple = max(size["multiple"], other[name]["multiple"])
-        together[name] = {"min": max(size["min"], other[name]["min"]), "max": min(size["max"], other[name]["max"]),
-                          "multiple": multiple}
+        together[name] = size_within(max(size["min"], other[name]["min"]), min(size["max"], other[name]["max"]),
+                                     math.lcm(size["multiple"], other[name]["multiple"]))
     return together
 
 class TrainGraph(TracedGraph):
@@ -594,31 +651,45 @@ def operators(program):
             if isinstance(node.target, torch._ops.OpOverload):
                 yield node
 
+def draws(node):
+    """Operators of dropout have the tag at a probability of 0, too, and in eval mode."""
+    return (torch.Tag.nondeterministic_seeded in node.target.tags and argument(node, "train") is not False and
+            all(argument(node, name) != 0 for name in ("p", "dropout_p", "dropout")))
+
 def first_random(program):
-    for node in operators(program):
-        if torch.Tag.nondeterministic_seeded in node.target.tags and argument(node, "dropout_p") != 0:
-            return node.target._schema.name
-    return ""
+    return next((node.target._schema.name for node in operators(program) if draws(node)), "")
+
+class NoDropout(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        name, kwargs = getattr(function, "__name__", ""), dict(kwargs or {})
+        if name.rstrip("_") in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout",
+                                "feature_alpha_dropout"):
+            return args[0] if args else kwargs["input"]
+        if name == "scaled_dot_product_attention":
+            if len(args) > 4:
+                args = (*args[:4], 0.0, *args[5:])
+            else:
+                kwargs["dropout_p"] = 0.0
+        return function(*args, **kwargs)
 
 def couples_samples(program, parts):
-    """Whether training results of a sample depend on the others: batch norm, or sums that do not add up."""
+    """Whether training results of a sample depend on the others: batch norm, or sums that do not add up without
+    dropout. What draws other numbers is taken to couple them."""
     if any("batch_norm" in node.target._schema.name and argument(node, "training") for node in operators(program)):
         return True
-    if first_random(program):
-        return False
-    half, fields = parts.samples // 2, list(parts.fields.values())
-    sums = [eager(parts, part, True)[0] for part in (fields, [one[:half] for one in fields],
-                                                     [one[half:] for one in fields])]
-    return any(abs(whole - left - right) > max(10 * parts.tolerance, 1e-6) * abs(whole)
-               for whole, left, right in zip(*sums))
+    with NoDropout():
+        (_, *sums), most = halves(parts, training=True)
+        (_, *again), _ = halves(parts, training=True)
+    repeats = all(torch.equal(one, other) for one, other in zip(sum(sums, []), sum(again, [])))
+    return not repeats or not all(add_up(*three, most) for three in zip(*sums))
 
 # What moves numbers and keeps them.
 MOVES = {"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "slice", "select", "expand", "permute", "transpose",
          "t", "clone", "alias", "detach", "_to_copy", "flatten", "contiguous", "lift_fresh_copy"}
 
 def indices_of(node):
-    """Of an operator that reads tables: each tensor of indices, the least and largest that it may hold, and the number
-    beside them that it ignores."""
+    """Of an operator that reads tables: each tensor of indices, with the least and largest that it may hold, and the
+    number beside them that it skips, or None."""
     name = node.target._schema.name.removeprefix("aten::")
     rows = lambda table, dim: table.meta["val"].shape[dim]
     if name == "embedding":
@@ -634,24 +705,22 @@ def indices_of(node):
         yield argument(node, "target"), 0, classes - 1, argument(node, "ignore_index")
 
 def index_bounds(parts, graphs):
-    """{field: (least, most, ignored or None)} of fields whose numbers are indices into tables. A label to ignore may lie
-    outside: compiled code takes other negative numbers for indices from the end."""
-    bounds, hidden, ignored = {}, set(), {}
+    """{field: (least, most, ignored or None)} of fields whose numbers are indices into tables."""
+    bounds, hidden = {}, set()
     for graph in graphs:
         field_of = dict(zip(graph.placeholders[-len(parts.fields):], parts.fields))
         for node in graph.module.graph.nodes:
             if not isinstance(node.target, torch._ops.OpOverload):
                 continue
-            for index, least, most, beside in indices_of(node):
+            for index, least, most, ignored in indices_of(node):
                 source = index
                 while isinstance(source.target, torch._ops.OpOverload) and \
                         source.target._schema.name.removeprefix("aten::") in MOVES:
                     source = source.args[0]
                 if source in field_of and isinstance(most, int):
-                    old = bounds.get(field_of[source], (least, most))
-                    bounds[field_of[source]] = (max(old[0], least), min(old[1], most))
-                    # A second reader that has no label to ignore reads it as an index.
-                    ignored.setdefault(field_of[source], set()).add(beside)
+                    old = bounds.get(field_of[source], (least, most, ignored))
+                    bounds[field_of[source]] = (max(old[0], least), min(old[1], most),
+                                                ignored if ignored == old[2] else None)
                 else:
                     hidden |= {field_of[each] for each in sources(source) if each in field_of}
     hidden = {name for name in hidden - {*bounds, *parts.values} if not parts.fields[name].is_floating_point()}
@@ -659,19 +728,15 @@ def index_bounds(parts, graphs):
         print(f"[package] indices are computed from {name}; if its numbers must be in bounds, say "
               f"values={{\"{name}\": (least, largest)}}", file=sys.stderr)
     if parts.classes and parts.metrics == ["classes"] and not parts.fields[parts.targets].is_floating_point():
-        if parts.targets not in bounds:
-            bounds[parts.targets], ignored[parts.targets] = (0, parts.classes - 1), {-100}
-    bounds |= parts.values
-    found = {}
-    for name, (least, most) in bounds.items():
-        beside, = ignored[name] if len(ignored.get(name, ())) == 1 else (None,)
-        field = parts.fields[name]
-        asked = field if beside is None else field[field != beside]
+        bounds.setdefault(parts.targets, (0, parts.classes - 1, -100))
+    for name, span in parts.values.items():
+        bounds[name] = (*span, bounds[name][2] if name in bounds else None)
+    for name, (least, most, ignored) in bounds.items():
+        asked = parts.fields[name] if ignored is None else parts.fields[name][parts.fields[name] != ignored]
         low, high = (int(asked.min()), int(asked.max())) if asked.numel() else (least, most)
         if not least <= low <= high <= most:
             fail(f"{name} of the example holds {low} to {high}, not within {least} to {most}")
-        found[name] = (least, most, beside)
-    return found
+    return bounds
 
 def sources(node):
     seen, left = set(), [node]
@@ -686,8 +751,11 @@ def compile_graph(graph, folder, name, parts):
     options = dict(OPTIONS)
     if parts.device.type == "cpu":
         options.pop("aot_inductor.embed_kernel_binary")
-    with torch.no_grad(), deterministic():
-        files = torch._inductor.aot_compile(graph.module, tuple(graph.arguments), options=options)
+    try:
+        with torch.no_grad(), deterministic():
+            files = torch._inductor.aot_compile(graph.module, tuple(graph.arguments), options=options)
+    except Exception as error:
+        raise ExportError(f"[package] {name}.so: {type(error).__name__}: {first_line(error)}") from error
     files = [pathlib.Path(file) for file in files if isinstance(file, (str, os.PathLike))]
     library, = (file for file in files if file.suffix == ".so")
     shutil.copyfile(library, folder / f"{name}.so")
@@ -730,12 +798,9 @@ class Runner:
         with torch.no_grad():
             return self.runner.run(list(tensors))
 
-def compare(parts, training, predicting, folder, terms, sizes):
-    """The compiled graphs against the model, at 1, 2, 3 and the example's samples. Returns the fewest samples that
-    training takes."""
-    device = parts.device.type
-    train, predict = Runner(folder / "train.so", device), Runner(folder / "predict.so", device)
-    parameters, buffers = list(parts.parameters.values()), list(parts.buffers.values())
+def compare(parts, training, train, predict, terms, sizes):
+    """What the compiled graphs return, against the model, at 1, 2, 3 and the example's samples, and beside the weights.
+    Returns the fewest samples that training takes."""
     fewest = 1
 
     def trained(these, fields, seeds):
@@ -748,32 +813,37 @@ def compare(parts, training, predicting, folder, terms, sizes):
         return [*sums, class_first(found.scores, these).detach()] if parts.targets else sums
 
     span = sizes["batch"]
-    for count in sorted({each for each in (1, 2, 3, parts.samples) if span["min"] <= each <= span["max"]}):
-        for fields in [parts.rows(count), *(other_sizes(parts, count, sizes) if count == 2 else [])]:
-            seeds = [torch.full((), (1 + place) / count, dtype=parts.float, device=parts.device)
-                     for place in range(terms)]
-            try:
-                predicted(parts, fields, seeds)
-            except Exception as error:
-                shapes = {name: list(field.shape) for name, field in zip(parts.fields, fields)}
-                fail(f"the model does not take {shapes}, which dynamic and ranges allow: {first_line(error)}")
-            check_close(parts, predicted, fields, seeds, predict(*parameters, *buffers, *fields),
-                        f"prediction at {count} samples")
-            given, told = [*parameters, *buffers, *seeds, *fields], f"training at {count} samples"
-            try:
-                trained(parts, fields, seeds)
-            except ValueError as error:  # batch norm of one sample
-                if count > 1:
-                    raise
-                print(f"[package] training takes at least 2 samples: {first_line(error)}", file=sys.stderr)
-                fewest = 2
-                continue
-            if training.draws:
-                check_close(parts, trained, fields, seeds, training.module, told, given)
-                check_draws(parts, fields, given, train, terms, told)
-            else:
-                check_close(parts, trained, fields, seeds, train(*given), told)
-            check_repeats(given, train, told)
+    counts = sorted({each for each in (1, 2, 3, parts.samples) if span["min"] <= each <= span["max"]})
+    cases = [(parts, fields, f"{count} samples") for count in counts
+             for fields in [parts.rows(count), *(other_sizes(parts, count, sizes) if count == 2 else [])]]
+    cases.append((parts.beside(), parts.rows(counts[-1]), f"{counts[-1]} samples, beside the weights"))
+    for these, fields, told in cases:
+        count = fields[0].shape[0]
+        seeds = [torch.full((), (1 + place) / count, dtype=parts.float, device=parts.device) for place in range(terms)]
+        weights = [*these.parameters.values(), *these.buffers.values()]
+        try:
+            predicted(these, fields, seeds)
+        except Exception as error:
+            shapes = {name: list(field.shape) for name, field in zip(parts.fields, fields)}
+            fail(f"the model does not take {shapes}, which dynamic and ranges allow: {first_line(error)}")
+        check_close(these, predicted, fields, seeds, predict(*weights, *fields), f"prediction at {told}")
+        given, told = [*weights, *seeds, *fields], f"training at {told}"
+        try:
+            trained(these, fields, seeds)
+        except ValueError as error:  # batch norm of one sample
+            if count > 1:
+                raise
+            print(f"[package] training takes at least 2 samples: {first_line(error)}", file=sys.stderr)
+            fewest = 2
+            continue
+        if training.draws:
+            check_close(these, trained, fields, seeds, training.module, told, given)
+            check_draws(these, fields, given, train, terms, told)
+            if these is not parts:
+                check_slope(these, training, given, train, terms, told)
+        else:
+            check_close(these, trained, fields, seeds, train(*given), told)
+        check_repeats(given, train, told)
     return fewest
 
 def other_sizes(parts, count, sizes):
@@ -832,6 +902,37 @@ def check_draws(parts, fields, given, train, terms, told):
     if not bool(((ours.mean(0) - theirs.mean(0)).abs() <= 6 * spread).all()):
         fail(f"{told}: over {draws} draws the terms are {ours.mean(0).tolist()}, PyTorch's "
              f"{theirs.mean(0).tolist()}")
+
+# Of a step relative to the weights: its size, the rounding of a sum of terms, and how far off the slope may be.
+SLOPES = {"fp64": (1e-6, 1e-14, 1e-4), "fp32": (1e-3, 1e-6, 3e-2), "bf16": (3e-2, 4e-3, 0.2), "fp16": (1e-2, 1e-3, 0.1)}
+
+def check_slope(parts, training, given, train, terms, told):
+    """Gradients of compiled code that draws, against the differences of its own terms at the same draw."""
+    step, rounding, most = SLOPES[parts.precision]
+    places = [place for place, has in enumerate(training.has_gradient) if has]
+    seeds = given[len(parts.parameters) + len(parts.buffers):][:terms]
+    slope = expected = noise = 0.0
+    for draw in range(4):
+        def run(by, way=None):
+            moved = list(given)
+            for place, one in zip(places, way or []):
+                moved[place] = given[place] + by * one
+            torch.manual_seed(draw)
+            found = train(*moved)
+            return sum(float(one) * float(seed) for one, seed in zip(found, seeds)), found[-len(places):]
+
+        total, gradients = run(0)
+        norms = [float(one.double().norm()) for one in gradients]
+        scales = [max(float(given[place].double().norm()), 0.01 * given[place].numel() ** 0.5) for place in places]
+        # Every parameter by the same part of itself, up its gradient.
+        way = [one * (scale / norm) if norm > 0 else 0 * one for one, scale, norm in zip(gradients, scales, norms)]
+        grows = sum(norm * scale for norm, scale in zip(norms, scales))
+        # In deep models a step must be smaller: the terms change by a twentieth at most.
+        by = min(step, 0.05 * max(abs(total) / grows, 1e-3)) if grows > 0 else step
+        wide, narrow = ((run(each, way)[0] - run(-each, way)[0]) / (2 * each) for each in (by, by / 2))
+        slope, expected, noise = slope + (4 * narrow - wide) / 3, expected + grows, noise + rounding * abs(total) / by
+    if not abs(slope - expected) <= most * expected + noise:
+        fail(f"{told}: up the gradients the terms grow by {slope:.6g}, the gradients say {expected:.6g}")
 
 def check_repeats(given, train, told):
     results = []

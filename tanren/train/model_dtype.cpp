@@ -16,7 +16,7 @@ bool is_batch_norm(const torch::nn::Module& module) {
          dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module) != nullptr ||
          dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module) != nullptr ||
          dynamic_cast<const BatchNorm2d*>(&module) != nullptr ||
-         module.name().find("BatchNorm") != std::string::npos;  // of a TorchScript file
+         module.name().find("nn.modules.batchnorm.") != std::string::npos;  // of TorchScript
 }
 
 // Calls work(name, tensor) for every parameter and buffer.

@@ -64,7 +64,7 @@ def summed(scores, labels):
 
 class Bert:
     precision, dynamic = "fp32", {"tokens": ["inputs.1", "attention_mask.1"]}
-    values = {"inputs": [0, VOCAB - 1], "attention_mask": None, "labels": [-100, CLASSES - 1]}
+    values = {"inputs": [0, VOCAB - 1], "attention_mask": None, "labels": [0, CLASSES - 1]}
     opened, counts = transformers.BertForSequenceClassification, {"cross_entropy": "samples"}
 
     def make(self):
@@ -109,7 +109,7 @@ class BertBf16(Bert):
 
 class Gpt2(Bert):
     dynamic = {"tokens": ["inputs.1", "labels.1"]}
-    values = {"inputs": [0, VOCAB - 1], "labels": [-100, VOCAB - 1]}
+    values = {"inputs": [0, VOCAB - 1], "labels": [0, VOCAB - 1]}
     opened, counts = transformers.GPT2LMHeadModel, {"cross_entropy": "tokens"}
 
     def make(self):
@@ -126,7 +126,7 @@ class Gpt2(Bert):
 
 
 class Plain(Bert):
-    dynamic, values = None, {"inputs": None, "labels": [-100, CLASSES - 1]}
+    dynamic, values = None, {"inputs": None, "labels": [0, CLASSES - 1]}
 
     def scores(self, model, batch):
         return model(batch["inputs"])
@@ -256,6 +256,8 @@ def check(case, binary, folder):
     manifest = json.loads((folder / "net.package/manifest.json").read_text())
     values = {field["name"]: field["values"] for field in manifest["fields"]}
     expect(values == case.values, f"{name}: bounds {values} instead of {case.values}")
+    ignored = [field["name"] for field in manifest["fields"] if field["ignored"] == -100]
+    expect(ignored == ["labels"], f"{name}: cross_entropy ignores -100 in labels alone, not in {ignored}")
     expect(manifest["draws"] == "", f"{name}: {manifest['draws']} draws, with all dropout at 0")
     has_norm = any("running_mean" in buffer["name"] for buffer in manifest["buffers"])
     expect(manifest["couples_samples"] == has_norm, f"{name}: couples_samples is wrong")
@@ -349,7 +351,148 @@ class Counts(Base):
         return self.head(inputs)
 
 
+class Assigns(Base):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(CLASSES))
+
+    def forward(self, inputs):
+        scores = self.head(inputs)
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * scores.detach().mean(0)
+        return scores - self.mean
+
+
+class ClassesFirst(Base):
+    def forward(self, inputs):
+        return self.head(inputs)[:, :, None].expand(-1, -1, CLASSES)  # as many places as classes
+
+
+class Café(Base):
+    pass
+
+
+class Complex(Base):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("phases", torch.ones(3, dtype=torch.complex64))
+
+
+class Drops(Base):
+    """Own normalisation over the samples couples them; dropout does not."""
+
+    def __init__(self, couples):
+        super().__init__()
+        self.couples = couples
+
+    def forward(self, inputs):
+        inputs = functional.dropout(inputs, 0.5, self.training)
+        return self.head(inputs - inputs.mean(0) if self.couples else inputs)
+
+
+class Attends(Base):
+    def __init__(self, dropout):
+        super().__init__()
+        self.dropout = dropout
+
+    def forward(self, inputs):
+        x = inputs[:, None, :, None].expand(-1, 1, -1, 8)
+        x = functional.scaled_dot_product_attention(x, x, x, dropout_p=self.dropout if self.training else 0.0)
+        return self.head(x.mean((1, 3)))
+
+
+class Zeroed(Base):
+    """All gradients behind its head are 0 at first, right or wrong."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 6)
+        nn.init.zeros_(self.head.weight)
+
+    def forward(self, inputs):
+        return self.head(self.body(inputs).tanh())
+
+
+def summed_loss(model, batch):
+    scores = model(batch["inputs"])
+    return te.Terms(scores, ce=te.Sum(summed(scores, batch["labels"])))
+
+
+def refused(words, function):
+    try:
+        function()
+    except te.ExportError as error:
+        expect(words in str(error) and "\n" not in str(error), f"refused with {error}, not with {words!r}")
+        return
+    expect(False, f"not refused: {words}")
+
+
+def check_traced():
+    """What is known without compiling: the traced graph stands for the compiled one."""
+    torch.manual_seed(11)
+    example = {"inputs": torch.randn(BATCH, 6), "labels": torch.randint(CLASSES, (BATCH,))}
+
+    def traced(model):
+        parts = te.Parts(model, summed_loss, example, "fp32", {}, {}, {}, "classes", "labels", ())
+        with parts.modes():
+            terms = te.terms_of(parts)
+            return parts, te.TrainGraph(parts, terms), te.PredictGraph(parts)
+
+    for model, has_draws, couples in (
+        (Attends(0.0), False, False),
+        (Attends(0.5), True, False),
+        (Drops(False), True, False),
+        (Drops(True), True, True),
+    ):
+        _, graph, _ = traced(model)
+        expect(bool(graph.draws) == has_draws, f"{type(model).__name__}: draws is {graph.draws!r}")
+        expect(graph.couples == couples, f"{type(model).__name__}: couples is {graph.couples}")
+
+    for model in (Zeroed(), Drops(False)):
+        parts, graph, predict = traced(model)
+
+        def compared(factor, parts=parts, graph=graph, predict=predict):
+            def train(*given):
+                with torch.no_grad():
+                    *results, last = graph.module(*given)
+                place = 1 + list(parts.parameters).index("body.weight") if "body.weight" in parts.parameters else 1
+                if place < len(results):
+                    results[place] = factor * results[place]
+                return [*results, last]
+
+            with parts.modes():
+                te.compare(parts, graph, train, predict.module, 1, graph.sizes)
+
+        compared(1.0)
+        refused("training at 4 samples, beside the weights: ", lambda check=compared: check(0.9))
+
+    one = {"min": 4, "max": 64, "multiple": 4}
+    both = te.common_sizes({"tokens": one}, {"tokens": {"min": 1, "max": 70, "multiple": 6}})
+    expect(both == {"tokens": {"min": 12, "max": 60, "multiple": 12}}, f"sizes {both}")
+    print("[interop] tanren_export finds what draws, what couples samples, and gradients that are wrong")
+
+
 def check_refusals(folder):
+    def penalty(model, batch):
+        scores = model(batch["inputs"])
+        once = 1e-3 * sum(one.square().sum() for one in model.parameters())
+        return te.Terms(scores, ce=te.Sum(summed(scores, batch["labels"]) + once))
+
+    def weighted(training, evaluation, **options):
+        def of(model, batch):
+            scores = model(batch["inputs"])
+            weight = training if model.training else evaluation
+            more = te.Sum(scores.square().sum(), weight=weight, **options)
+            return te.Terms(scores, ce=te.Sum(summed(scores, batch["labels"])), more=more)
+
+        return of
+
+    temperature = nn.Parameter(torch.ones(()))
+
+    def learned(model, batch):
+        scores = model(batch["inputs"]) * temperature
+        return te.Terms(scores, ce=te.Sum(summed(scores, batch["labels"])))
+
     def loss(reduction):
         def of(model, batch):
             scores = model(batch["inputs"])
@@ -360,6 +503,8 @@ def check_refusals(folder):
     torch.manual_seed(11)
     example = {"inputs": torch.randn(BATCH, 6), "labels": torch.randint(CLASSES, (BATCH,))}
     one = {name: field[:1] for name, field in example.items()}
+    wide = {"dynamic": {"w": "inputs.1"}, "ranges": {"w": (6, 9)}}
+    places = example | {"labels": torch.randint(CLASSES, (BATCH, CLASSES))}
     cases = [
         ("is no sum over samples", Base(), loss("mean"), example, {}),
         ("is no sum: a tensor without dims", Base(), loss("none"), example, {}),
@@ -370,35 +515,47 @@ def check_refusals(folder):
         ("changes seen", Counts(), loss("sum"), example, {}),
         ("give at least 2", Base(), loss("sum"), one, {}),
         ("no parameter is named 'body.*'", Base(), loss("sum"), example, {"freeze": ["body.*"]}),
-        ("takes only 6 at inputs.1", Base(), loss("sum"), example, {"dynamic": {"w": "inputs.1"}, "ranges": {"w": (6, 9)}}),
+        ("takes only 6 at inputs.1", Base(), loss("sum"), example, wide),
         ("ranges: inputs.0", Base(), loss("sum"), example, {"ranges": {"batch": (1, 2)}}),
         ("all parameters are frozen", Base(), loss("sum"), example, {"freeze": ["*"]}),
         ("no field 'truth'", Base(), loss("sum"), example, {"metrics": "classes", "targets": "truth"}),
         ("values: 'inputs'", Base(), loss("sum"), example, {"values": {"inputs": (0, 9)}}),
         ("labels of the example holds", Base(), loss("sum"), example, {"values": {"labels": (7, 9)}}),
         ("precision = 'int8'", Base(), loss("sum"), example, {"precision": "int8"}),
+        ("is no sum over samples", Base(), loss("mean"), example, {"precision": "bf16"}),
+        ("is no sum over samples", Base(), penalty, example, {}),
+        ("assigns its buffer mean", Assigns(), loss("sum"), example, {}),
+        ("in training and", Base(), weighted(0.4, 0.0), example, {}),
+        ("a term has weight 0", Base(), weighted(0.0, 0.0), example, {}),
+        ("term more has weight nan", Base(), weighted(torch.nan, torch.nan), example, {}),
+        ("'sub words' is no name", Base(), weighted(1.0, 1.0, count="sub words"), example, {}),
+        ("the loss has a parameter []", Base(), learned, example, {}),
+        ("along dim 1 or along the last", ClassesFirst(), loss("sum"), places, {"metrics": "classes"}),
+        ("metrics: 'acuracy'", Base(), loss("sum"), example, {"metrics": ["acuracy"]}),
+        ("has a name beyond", Café(), loss("sum"), example, {}),
+        ("phases is of torch.complex64", Complex(), loss("sum"), example, {}),
     ]
     folder.mkdir()
     for words, model, function, batch, options in cases:
-        try:
-            te.export(model, function, batch, folder / "net.package", **options)
-            expect(False, f"not refused: {words}")
-        except te.ExportError as error:
-            expect(words in str(error) and "\n" not in str(error), f"refused with {error}, not with {words!r}")
+        refused(words, lambda: te.export(model, function, batch, folder / "net.package", **options))
         expect(not list(folder.iterdir()), f"after {words!r} lie {list(folder.iterdir())}")
-    (folder / "net.package").mkdir()
-    try:
-        te.export(Base(), loss("sum"), example, folder / "net.package")
-        expect(False, "a folder that is no package was overwritten")
-    except te.ExportError:
-        pass
-    print(f"[interop] tanren_export refuses {len(cases) + 1} wrong inputs, and leaves nothing")
+    other = folder / "net.package"
+    for text in (None, "{", "[]", '{"name": "an app"}'):
+        other.mkdir(exist_ok=True)
+        if text:
+            (other / "manifest.json").write_text(text)
+        before = sorted(other.iterdir())
+        refused("exists and is no package", lambda: te.export(Base(), loss("sum"), example, other))
+        expect(sorted(other.iterdir()) == before, "a folder that is no package was changed")
+    print(f"[interop] tanren_export refuses {len(cases) + 4} wrong inputs, and leaves nothing")
 
 
 def main():
     binary, folder, names = Path(sys.argv[1]).resolve(), Path(sys.argv[2]), sys.argv[3:]
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
+    if not names or "traced" in names:
+        check_traced()
     if not names or "refusals" in names:
         check_refusals(folder / "refusals")
     for case in (Own(), Bert(), BertBf16(), Gpt2(), Resnet()):

@@ -136,7 +136,8 @@ TEST(Offload, is_predicted_to_need_less_of_the_device) {
   plan.memory.offload = {"*"};
   plan.memory.offload_bytes = 0;
   const int64_t few = predictor.step(plan, 0).peak_bytes;
-  const int64_t workspaces = 2 * plan.device.workspace_bytes;  // of CUDA's libraries, in two threads
+  const int64_t workspaces =
+      2 * plan.device.workspace_bytes;  // of CUDA's libraries, in two threads
   EXPECT_LT(few - workspaces, (all - workspaces) / 2);
   uninstall_cpu_allocator();
 }

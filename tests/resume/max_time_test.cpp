@@ -82,7 +82,12 @@ TEST_F(MaxTime, leaves_a_run_alone_that_ends_before_it_or_is_stopped_by_a_signal
   Child child({TANREN_BINARY, "run", at("run.toml").string(), "--quiet", "--out", at("b").string(),
                "--set", "run.steps=100000000", "--set", "run.max_time=1h"});
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-  while (!fs::exists(at("b/log.jsonl")) && std::chrono::steady_clock::now() < end) {
+  const auto has_stepped = [&] {
+    std::error_code none;
+    const auto size = fs::file_size(at("b/log.jsonl"), none);
+    return !none && size > 0;
+  };
+  while (!has_stepped() && std::chrono::steady_clock::now() < end) {
     child.ended(std::chrono::milliseconds(10));
   }
   child.signal(SIGTERM);
