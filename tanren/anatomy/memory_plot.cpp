@@ -26,6 +26,7 @@ struct Look {
   const char* lines;  // of a tile of 6 × 6
 };
 constexpr Look kLooks[] = {
+    {MemoryKind::workspaces, "#fff", "M0 0H6"},
     {MemoryKind::weights, "#3a3a3a", ""},
     {MemoryKind::gradients, "#8a8a8a", ""},
     {MemoryKind::optimizer, "#c4c4c4", ""},

@@ -241,7 +241,7 @@ Table memory_table(const Anatomy& anatomy) {
   for (const MemoryKind kind :
        {MemoryKind::weights, MemoryKind::gradients, MemoryKind::optimizer, MemoryKind::averages,
         MemoryKind::casts, MemoryKind::key_values, MemoryKind::batches, MemoryKind::activations,
-        MemoryKind::temporaries, MemoryKind::other}) {
+        MemoryKind::temporaries, MemoryKind::workspaces, MemoryKind::other}) {
     const int64_t bytes = memory.at_peak.at(static_cast<size_t>(kind));
     if (bytes != 0) row(std::string(name(kind)), bytes);
   }

@@ -1,5 +1,5 @@
-// CUDA's lists of casts for dry tensors, which report the CPU: under autocast a device computes other
-// operators in fp32 than the CPU does, and keeps what it computes. Internal to dry_scope.
+// CUDA's lists of casts for dry tensors, which report the CPU: under autocast a device computes
+// other operators in fp32 than the CPU does, and keeps what it computes. Internal to dry_scope.
 #pragma once
 
 #include <c10/core/DispatchKey.h>

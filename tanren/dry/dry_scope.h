@@ -53,8 +53,8 @@ inline bool is_dry(const at::Tensor& tensor) {
   return tensor.defined() && tensor.key_set().has_backend(c10::BackendComponent::MetaBit);
 }
 
-// The device whose kernels compute on `tensor`: its own, or in a dry run the one that the run stands
-// for.
+// The device whose kernels compute on `tensor`: its own, or in a dry run the one that the run
+// stands for.
 c10::DeviceType kernels_of(const at::Tensor& tensor);
 // Whether they are the CPU's, which are our own. Whatever chooses a kernel asks here.
 inline bool has_cpu_kernels(const at::Tensor& tensor) { return kernels_of(tensor) == c10::kCPU; }

@@ -19,10 +19,7 @@ ThreadsScope::ThreadsScope(int64_t threads) : before_(at::get_num_threads()) {
 
 ThreadsScope::~ThreadsScope() { at::set_num_threads(before_); }
 
-c10::DeviceType device_type(const Plan& plan) {
-  if (plan.device.device == "cpu") return c10::kCPU;
-  return plan.device.device.starts_with("cuda") ? c10::kCUDA : c10::kPrivateUse1;
-}
+c10::DeviceType device_type(const Plan& plan) { return c10::Device(plan.device.device).type(); }
 
 void use_kernels_of(const Plan& plan) {
   if (plan.device.device == "cpu") enable_half_convolution();

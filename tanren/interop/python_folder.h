@@ -28,9 +28,10 @@ std::filesystem::path whole_file_of(const std::filesystem::path& path);
 // weights_of_folder picks) to `folder`, which is created and must be empty. bert, gpt2:
 // config.json, model.safetensors and the tokenizer's files. pix2pixhd: latest_net_G.pth and
 // latest_net_D.pth. A package with a config.json: that and model.safetensors; its code is not
-// loaded. Other kinds: model.pth (state_dict) and architecture.json. Floating tensors are cast to `dtype` if it is given. 8-bit weights are
-// expanded to fp32, except for a bert's linear layers, which stay int8 (compressed_tensors.h); a
-// remark says so. ConfigError for a folder that is not empty, and as load_model.
+// loaded. Other kinds: model.pth (state_dict) and architecture.json. Floating tensors are cast to
+// `dtype` if it is given. 8-bit weights are expanded to fp32, except for a bert's linear layers,
+// which stay int8 (compressed_tensors.h); a remark says so. ConfigError for a folder that is not
+// empty, and as load_model.
 PythonFolder write_python_folder(const std::filesystem::path& path,
                                  const std::filesystem::path& folder,
                                  std::optional<at::ScalarType> dtype, const Registry& registry);

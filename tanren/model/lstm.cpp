@@ -72,8 +72,8 @@ at::Tensor reordered(const at::Tensor& x, const at::Tensor& order) {
   return x.gather(1, order.unsqueeze(2).expand({-1, -1, x.size(2)}));
 }
 
-// cuDNN wants the four weights in one piece of memory, else it copies them at each call and warns of
-// it each time.
+// cuDNN wants the four weights in one piece of memory, else it copies them at each call and warns
+// of it each time.
 class NoWarnings final : public c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) override {}
 };

@@ -28,7 +28,8 @@ Json whole_manifest() {
     "tied": {"c.weight": "a.weight"},
     "buffers": [{"name": "n.count", "dtype": "int64", "sizes": [], "output": 1}],
     "fields": [
-      {"name": "inputs", "dtype": "int64", "sizes": ["batch", "tokens"], "values": [0, 9], "ignored": -100},
+      {"name": "inputs", "dtype": "int64", "sizes": ["batch", "tokens"], "values": [0, 9],
+       "ignored": -100},
       {"name": "mask", "dtype": "float32", "sizes": ["batch", 2], "values": null, "ignored": null}],
     "terms": [{"name": "loss", "weight": 0.5, "count": "tokens"}],
     "outputs": 3, "targets": "inputs", "metrics": ["classes"], "classes": 10})");

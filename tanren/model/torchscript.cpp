@@ -127,8 +127,9 @@ class ScriptForward {
     // other kernels than one that was not stopped. The flag is this thread's.
     const jit::GraphOptimizerEnabledGuard as_it_is_written(false);
     const int64_t refusals = num_refusals(device());
+    c10::IValue result;
     try {
-      return tensor_of(method({cast(batch["inputs"])}, by_name));
+      result = method({cast(batch["inputs"])}, by_name);
     } catch (const c10::OutOfMemoryError&) {
       throw;
     } catch (const std::exception& error) {
@@ -137,6 +138,7 @@ class ScriptForward {
                        file_.string());
       throw std::runtime_error(last_line(error.what()));
     }
+    return tensor_of(result);
   }
 
  private:

@@ -191,7 +191,8 @@ TEST_F(TorchScript, saved_in_evaluation_mode_trains_in_training_mode) {
   torch::jit::Module module = script_classifier("torch.dropout(x, 0.5, self.training)");
   module.eval();
   const Task made = task(module);
-  const auto loss = [&] { return made.phases[0].forward(batch()).front().sum.item<double>(); };
+  const Batch some = batch();
+  const auto loss = [&] { return made.phases[0].forward(some).front().sum.item<double>(); };
   EXPECT_TRUE(made.module->is_training());
   EXPECT_NE(loss(), loss());
   made.module->eval();

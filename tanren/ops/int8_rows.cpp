@@ -5,8 +5,8 @@
 #include <bit>
 #include <limits>
 
-// Each loop is compiled for AVX-512, for AVX2 and for the baseline; the call chooses. FMA stays out,
-// and with it results that differ (-ffp-contract=off).
+// Each loop is compiled for AVX-512, for AVX2 and for the baseline; the call chooses. FMA stays
+// out, and with it results that differ (-ffp-contract=off).
 #if defined(__x86_64__)
 #define TANREN_INT8_AVX2 [[gnu::target("avx2")]]
 #define TANREN_INT8_AVX512 \

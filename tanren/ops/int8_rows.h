@@ -40,8 +40,8 @@ void finish_row(const float* total, float scale, const float* bias, int64_t coun
                 c10::BFloat16* out);
 
 // Both in one pass, for sums that nothing is added to: out[i] = float(sums[i] - zeros[i]) *
-// scales[i] * scale + bias[i], rounded once more for bf16; bias may be null. `zeros`: the zero point
-// times the sums of the weight's columns.
+// scales[i] * scale + bias[i], rounded once more for bf16; bias may be null. `zeros`: the zero
+// point times the sums of the weight's columns.
 void finish_sums(const int32_t* sums, const int32_t* zeros, const float* scales, float scale,
                  const float* bias, int64_t count, float* out);
 void finish_sums(const int32_t* sums, const int32_t* zeros, const float* scales, float scale,

@@ -69,6 +69,8 @@ TEST(GraphPass, refuses_a_freezing_that_the_graph_would_not_see) {
   of.config.model.freeze = {"stem.*"};
   of.profile.parameters[0].trained = false;
   of.profile.still = {"stem"};
+  TANREN_EXPECT_CONTAINS(of.refusal(), "model.freeze holds all of stem, whose dropout would go on");
+  of.profile.graph->draws = "";
   TANREN_EXPECT_CONTAINS(of.refusal(), "freeze=[\"stem.*\"]");
   of.profile.graph->changed.clear();
   EXPECT_NO_THROW(of.plan());

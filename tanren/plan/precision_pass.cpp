@@ -128,7 +128,7 @@ void check_graph_precision(const Request& request, const PrecisionPlan& precisio
   const GraphFacts& graph = *request.profile.graph;
   const auto& asked = request.config.precision;
   const bool is_asked = asked.mode != "auto" && asked.mode != graph.precision;
-  if (!is_asked && precision.level.empty() && precision.cast_model_type == Mode::fp32) return;
+  if (!is_asked && precision.level.empty() && asked.cast_model_type.empty()) return;
   throw ConfigError(fmt::format(
       "[plan] precision: {} is asked for, and the model is one compiled graph, exported in {}; set "
       "precision.mode = \"{}\" alone, or export it with precision=\"{}\"",

@@ -23,8 +23,9 @@ namespace tanren {
 
 namespace {
 
-// Memory, name and capability of each device, read from the driver without a context on any: torch's own query
-// would make one, and its allocator would then read its settings before the plan has written them.
+// Memory, name and capability of each device, read from the driver without a context on any:
+// torch's own query would make one, and its allocator would then read its settings before the plan
+// has written them.
 Accelerators of_driver(int64_t count) {
   Accelerators found;
   found.bytes.resize(static_cast<size_t>(count), 0);

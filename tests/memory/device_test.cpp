@@ -179,7 +179,8 @@ void expect_predicted(const std::string& what, const RunConfig& config, double t
 
 // CUDA's convolutions take workspaces that no one can tell before they run.
 TEST_F(DevicePeak, as_predicted_is_what_the_devices_allocator_counts) {
-  const double tolerance = is_simulated() ? 0.03 : 0.25;
+  // The simulated device runs the CPU's convolutions, whose scratch memory in bf16 differs: 5 %.
+  const double tolerance = is_simulated() ? 0.06 : 0.25;
   TinyRun(wide_config("mlp", "fp32")).step();  // makes the workspaces
   for (const char* kind : {"mlp", "gpt2", "bert", "convnet"}) {
     for (const char* mode : {"fp32", "bf16"}) {
