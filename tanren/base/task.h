@@ -91,6 +91,8 @@ struct TaskFacts {
   // steps of few samples tell what memory a step takes; those of a model that asks for a value
   // (item) do so in any case.
   bool runs_dry = true;
+  // Samples that its forwards need at least. The two real steps take no fewer.
+  int64_t least_samples = 1;
   // If one compiled graph computes the task; it is as it was compiled.
   std::optional<GraphFacts> graph = {};
 };
