@@ -22,6 +22,7 @@
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tanren {
 
@@ -33,18 +34,50 @@ using OrderedJson = nlohmann::ordered_json;
 
 std::string text_of(const OrderedJson& json) { return json_text(json, 2) + "\n"; }
 
-void make_empty(const fs::path& folder) {
-  std::error_code error;
-  if (fs::exists(folder) && (!fs::is_directory(folder) || !fs::is_empty(folder, error))) {
-    throw ConfigError("[convert] " + folder.string() +
-                      " is there and holds something; name a new folder");
-  }
-  fs::create_directories(folder, error);
-  if (error) {
+// A new or empty folder to write. Unless it is kept, all that was made goes away again: its files,
+// itself, and the folders above that were not there.
+class NewFolder {
+ public:
+  explicit NewFolder(const fs::path& folder) : folder_(folder) {
+    std::error_code error;
+    if (fs::exists(folder) && (!fs::is_directory(folder) || !fs::is_empty(folder, error))) {
+      throw ConfigError("[convert] " + folder.string() +
+                        " is there and holds something; name a new folder");
+    }
+    for (fs::path above = folder; !above.empty() && !fs::exists(above, error);) {
+      made_.push_back(above);
+      above = above.parent_path();
+    }
+    fs::create_directories(folder, error);
+    if (!error) return;
+    remove_made();
     throw InputError("[convert] cannot make the folder " + folder.string() + " (" +
                      error.message() + "); name another");
   }
-}
+  ~NewFolder() {
+    if (is_kept_) return;
+    std::error_code error;
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder_, error)) files.push_back(entry.path());
+    for (const fs::path& file : files) fs::remove(file, error);
+    remove_made();
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  void keep() { is_kept_ = true; }
+
+ private:
+  // What holds something by now stays.
+  void remove_made() const {
+    std::error_code error;
+    for (const fs::path& one : made_) fs::remove(one, error);
+  }
+
+  fs::path folder_;
+  std::vector<fs::path> made_;  // the innermost first
+  bool is_kept_ = false;
+};
 
 // Casts floating tensors to `dtype`, except for `scales`. CheckpointError if a finite number
 // overflows in it.
@@ -106,6 +139,30 @@ std::string tokenizer_config(const TokenizerFiles& files, int64_t context) {
   }
   json["model_max_length"] = context;
   return text_of(json);
+}
+
+// How the cells of a table's row become inputs, column by column in the order of the inputs, for
+// programs that read raw rows. Empty if the columns have no names.
+OrderedJson columns_json(const DataInfo& info) {
+  OrderedJson columns = OrderedJson::array();
+  if (info.table == nullptr) {
+    for (const std::string& name : info.feature_names) {
+      columns.push_back(OrderedJson{{"name", name}});
+    }
+    return columns;
+  }
+  for (const TableColumn& column : info.table->columns) {
+    OrderedJson one{{"name", column.name}};
+    if (column.is_category) {
+      one["values"] = column.values;  // an input each
+    } else if (info.table->standardizes) {
+      one["mean"] = column.mean;
+      one["std"] = column.deviation;
+    }
+    if (!column.is_category && info.table->fills) one["fill"] = column.fill;
+    columns.push_back(std::move(one));
+  }
+  return columns;
 }
 
 // Expands the 8-bit weights, except for those of a bert, which Python has a form for.
@@ -241,7 +298,12 @@ class Writer {
                                {"std", source.std}};
     }
     if (source.kind == "csv") {
-      json["preprocessing"] = {{"scale", source.scale}, {"offset", source.offset}};
+      const bool standardizes = info.table != nullptr && info.table->standardizes;
+      if (!standardizes) {
+        json["preprocessing"] = {{"scale", source.scale}, {"offset", source.offset}};
+      }
+      const OrderedJson columns = columns_json(info);
+      if (!columns.empty()) json["columns"] = columns;
     }
     file("architecture.json", text_of(json));
     if (info.tokenizer) {
@@ -317,10 +379,11 @@ PythonFolder write_python_folder(const fs::path& path, const fs::path& folder,
   const CompressedBert compressed = without_8_bits(read, note, description.config.model.kind, file);
   if (dtype) read.tensors = cast(read.tensors, *dtype, compressed.scales);
   check_scales(read.tensors, compressed.scales, dtype_of(read.tensors, compressed.scales));
-  make_empty(folder);
+  NewFolder made(folder);
   PythonFolder written =
       Writer(description, package_note(metadata, file), std::move(read.tensors), compressed, folder)
           .write();
+  made.keep();
   if (!compressed.remark.empty()) {
     written.remarks.insert(written.remarks.begin(), compressed.remark);
   }

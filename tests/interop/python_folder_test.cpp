@@ -14,6 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 namespace tanren {
 namespace {
 
@@ -36,6 +38,18 @@ class PythonFolders : public ::testing::Test {
     return write_python_folder(file, out(), std::nullopt, {});
   }
   fs::path out() const { return folder_.path() / "out"; }
+  // Trains an mlp on table.csv into the folder `name`, with these keys of data.train.
+  fs::path train_on_table(const std::string& name, const std::string& keys) const {
+    const auto config = parse_config(
+        "[model]\nkind = \"mlp\"\nhidden = [4]\n[data.train]\nkind = \"csv\"\npath = "
+        "\"table.csv\"\nmissing = \"mean\"\ncategories = [\"colour\"]\n" +
+            keys +
+            "\n[batch]\nglobal_batch = 2\n[precision]\nmode = \"fp32\"\n[run]\nname = \"t\"\n"
+            "steps = 1\nthreads = 1\n",
+        "t.toml", folder_.path(), {}, ModelRegistry().kinds());
+    run({.config = config, .folder = folder_.path() / name}, {});
+    return whole_file_of(folder_.path() / name);
+  }
 
   testing::TemporaryFolder folder_;
 };
@@ -215,6 +229,49 @@ TEST_F(PythonFolders, of_an_lstm_holds_a_state_dict_and_says_what_it_is_of) {
   const auto before = read_safetensors(file).tensors;
   const auto after = read_weights(out() / "model.pth").content.tensors;
   for (const auto& [name, tensor] : before) EXPECT_TRUE(at::equal(after.at(name), tensor)) << name;
+}
+
+// Issue 26: Python could not know what raw rows had to become.
+TEST_F(PythonFolders, of_a_table_say_how_each_column_becomes_inputs) {
+  folder_.file("table.csv", "colour,size,label\nred,1,0\nblue,3,1\nred,5,0\nblue,,1\n");
+  write(train_on_table("plain", "scale = 0.5"));
+  auto json = nlohmann::json::parse(read_file(out() / "architecture.json"));
+  EXPECT_EQ(json["preprocessing"]["scale"], 0.5);
+  ASSERT_EQ(json["columns"].size(), 2u);
+  EXPECT_EQ(json["columns"][1].dump(), R"({"fill":3.0,"name":"size"})");
+  fs::remove_all(out());
+  write(train_on_table("standard", "standardize = true"));
+  json = nlohmann::json::parse(read_file(out() / "architecture.json"));
+  EXPECT_FALSE(json.contains("preprocessing")) << "scale and offset are not applied";
+  ASSERT_EQ(json["columns"].size(), 2u);
+  EXPECT_EQ(json["columns"][0].dump(), R"({"name":"colour","values":["blue","red"]})");
+  const auto& size = json["columns"][1];
+  EXPECT_EQ(size["name"], "size");
+  EXPECT_EQ(size["fill"], 3.0);
+  EXPECT_NEAR(size["mean"].get<double>(), 3.0, 1e-12);
+  EXPECT_NEAR(size["std"].get<double>(), std::sqrt(8.0 / 3), 1e-12);
+}
+
+// Issue 26: a folder of which a part was written looked like a model, and was in the way.
+TEST_F(PythonFolders, that_cannot_be_written_leave_nothing_behind) {
+  std::string rows = "colour,size,label\n";
+  for (const char c : {'a', 'b', 'c', 'd'}) rows += std::string(3000, c) + ",1,0\n";
+  folder_.file("table.csv", rows + "a,1,1\n");
+  const auto file = train_on_table("run", "");
+  write_python_folder(file, folder_.path() / "whole", std::nullopt, {});
+  const auto weights = fs::file_size(folder_.path() / "whole" / "model.pth");
+  ASSERT_LT(weights, fs::file_size(folder_.path() / "whole" / "architecture.json"));
+  fs::create_directories(out());
+  {
+    const testing::FullDiskScope full(weights);  // the weights fit, what is beside them does not
+    EXPECT_THROW(write(file), DiskError);
+    EXPECT_THROW(write_python_folder(file, folder_.path() / "above" / "below", std::nullopt, {}),
+                 DiskError);
+  }
+  EXPECT_FALSE(fs::exists(folder_.path() / "above"));
+  ASSERT_TRUE(fs::exists(out())) << "it was there before";
+  EXPECT_TRUE(fs::is_empty(out()));
+  EXPECT_EQ(write(file).files.size(), 2u);
 }
 
 }  // namespace
