@@ -1,5 +1,6 @@
 #include "tanren/data/dataset.h"
 
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/data/split.h"
@@ -27,9 +28,9 @@ TensorDataset::TensorDataset(TensorMap fields, DataInfo info, const std::string&
     }
     if (fields_.empty()) size_ = tensor.size(0);
     if (tensor.size(0) != size_) {
-      throw DataError(fmt::format(
-          "[{}] tensor {} has {} samples, the ones before it {}; dim 0 must be the same in all",
-          what, name, tensor.size(0), size_));
+      throw DataError(
+          fmt::format("[{}] tensor {} has {}, the ones before it {}; dim 0 must be the same in all",
+                      what, name, counted(tensor.size(0), "sample"), size_));
     }
     fields_.set(name, tensor.contiguous());
   }

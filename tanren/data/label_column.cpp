@@ -1,5 +1,6 @@
 #include "tanren/data/label_column.h"
 
+#include "tanren/base/counted.h"
 #include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
@@ -129,9 +130,10 @@ at::Tensor LabelColumn::take(DataInfo& info, const TableFile& file) {
   info.class_names = names_;
   const auto named = static_cast<int64_t>(names_.size());
   if (!found_.empty() && options_.classes > 0 && options_.classes != named) {
-    file.fail(1, fmt::format("the label column has {} names, {}.classes is {}; drop it, or fix "
-                             "the labels: {}",
-                             named, what_, to_text(options_.classes), columns_text(names_)));
+    file.fail(1, fmt::format("the label column has {}, {}.classes is {}; drop it, or fix the "
+                             "labels: {}",
+                             counted(named, "name"), what_, to_text(options_.classes),
+                             columns_text(names_)));
   }
   at::Tensor classes = at::empty({size()}, at::kLong);
   std::copy(labels_.begin(), labels_.end(), classes.mutable_data_ptr<int64_t>());

@@ -1,5 +1,6 @@
 #include "tanren/data/loader.h"
 
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/seconds.h"
@@ -70,10 +71,10 @@ struct Loader::State {
 
   void check() const {
     if (options.global_batch < 1 || batches_in(size) < 1) {
-      throw DataError(
-          fmt::format("[data] {} samples give no batch of {}; lower batch.global_batch or set "
-                      "data.last = \"keep\"",
-                      size, options.global_batch));
+      throw DataError(fmt::format(
+          "[data] {} no batch of {}; lower batch.global_batch or set data.last = "
+          "\"keep\"",
+          size == 1 ? "1 sample gives" : counted(size, "sample") + " give", options.global_batch));
     }
     if (start.epoch < 0 || start.consumed < 0 || start.consumed > size) {
       throw DataError(

@@ -1,5 +1,6 @@
 #include "tanren/data/table_file.h"
 
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
@@ -59,7 +60,7 @@ void TableFile::check_count() const {
   const bool is_short = cells_.size() < columns_.size();
   const bool is_quoted = !is_short && record_.find('"') != std::string::npos;
   if (is_quoted) fail("has more cells than the header; drop the extra ones");
-  fail(fmt::format("has {} cells, the header names {}{}", cells_.size(), columns_.size(),
+  fail(fmt::format("has {}, the header names {}{}", counted(cells_.size(), "cell"), columns_.size(),
                    is_short ? "; is the line cut off?" : "; drop the extra ones"));
 }
 

@@ -1,6 +1,8 @@
 #include "tanren/predict/encoder.h"
 
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/data/image/header.h"
 #include "tanren/data/image/reader.h"
@@ -36,6 +38,16 @@ std::vector<int64_t> batch_shape(int64_t rows, const std::vector<int64_t>& shape
 }
 
 bool is_blank(const std::string& text) { return trimmed(text).empty(); }
+
+// Why the text cannot be tokenized; empty: it can. `what`: "text", "second text".
+std::string problem_of_text(const std::string& text, const char* what) {
+  if (is_blank(text)) return fmt::format("the {} is empty; fill it or drop the row", what);
+  std::string_view rest = text;
+  while (const size_t size = rest.empty() ? 0 : character_size(rest)) rest.remove_prefix(size);
+  if (rest.empty()) return "";
+  return fmt::format("byte {} (0x{:02X}) of the {} is no UTF-8; convert it",
+                     text.size() - rest.size() + 1, static_cast<unsigned char>(rest.front()), what);
+}
 
 TextRow text_row(const Sample& sample, bool pairs) {
   return {0, sample.text, pairs ? sample.pair : "", ""};
@@ -91,8 +103,9 @@ std::string Encoder::take_inputs(Sample& sample) const {
   const TableEncoding& table = cells_->table();
   const bool has_cells = !sample.cells.empty();
   if (!has_cells && sample.numbers.size() != table.columns.size()) {
-    return fmt::format("has {} numbers, and the model reads {} columns: {}", sample.numbers.size(),
-                       table.columns.size(), columns_text(info_.feature_names));
+    return fmt::format("has {}, and the model reads {}: {}",
+                       counted(sample.numbers.size(), "number"),
+                       counted(table.columns.size(), "column"), columns_text(info_.feature_names));
   }
   sample.inputs.resize(static_cast<size_t>(table.width()));
   float* input = sample.inputs.data();
@@ -129,20 +142,21 @@ std::string Encoder::take_numbers(Sample& sample) const {
 std::string Encoder::problem_of(const Sample& sample) const {
   const std::string& kind = source_.kind;
   if (kind == "text_table") {
-    if (is_blank(sample.text)) return "the text is empty; fill it or drop the row";
-    const bool pairs = !source_.text_pair.empty();
-    if (pairs && is_blank(sample.pair)) return "the second text is empty; fill it or drop the row";
-    if (!pairs && !sample.pair.empty()) return "the model reads one text, and there are two";
-    return "";
+    const std::string problem = problem_of_text(sample.text, "text");
+    if (!problem.empty()) return problem;
+    if (!source_.text_pair.empty()) return problem_of_text(sample.pair, "second text");
+    return sample.pair.empty() ? "" : "the model reads one text, and there are two";
   }
   if (kind == "csv") {
     const int64_t wanted = elements_of(info_.input_shape);
     if (cells_ && std::ssize(sample.inputs) != wanted) {
-      return fmt::format("has {} inputs, and the model reads {}", sample.inputs.size(), wanted);
+      return fmt::format("has {}, and the model reads {}", counted(sample.inputs.size(), "input"),
+                         wanted);
     }
     if (cells_) return "";
     if (std::ssize(sample.numbers) != wanted) {
-      return fmt::format("has {} numbers, and the model reads {}", sample.numbers.size(), wanted);
+      return fmt::format("has {}, and the model reads {}", counted(sample.numbers.size(), "number"),
+                         wanted);
     }
     for (const double number : sample.numbers) {
       if (std::isfinite(scaled(number))) continue;

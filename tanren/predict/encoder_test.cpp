@@ -147,7 +147,7 @@ TEST_F(EncoderTest, marks_samples_that_the_model_cannot_read) {
   const auto encoded = encoder.encode(
       {Sample::of_numbers({1, 2}), Sample::of_numbers({1}), Sample::of_numbers({1, 1e300})});
   EXPECT_EQ(encoded.broken[0], "");
-  TANREN_EXPECT_CONTAINS(encoded.broken[1], "has 1 numbers, and the model reads 2");
+  TANREN_EXPECT_CONTAINS(encoded.broken[1], "has 1 number, and the model reads 2");
   TANREN_EXPECT_CONTAINS(encoded.broken[2], "too large");
 }
 
@@ -217,6 +217,22 @@ TEST_F(EncoderTest, goes_on_without_a_text_that_is_empty) {
   EXPECT_EQ(encoded.length(0), 0);
   EXPECT_LT(encoded.length(1), encoded.length(2));
   EXPECT_EQ(encoder.batch(encoded, {2, 1}, broken_)["inputs"].size(0), 2);
+}
+
+TEST_F(EncoderTest, goes_on_without_texts_that_are_no_utf_8) {
+  config_.data.eval.kind = "text_table";
+  config_.data.eval.text_pair = "other";
+  config_.data.eval.context = 12;
+  DataInfo info;
+  info.tokenizer = std::make_shared<const TokenizerFiles>(read_tokenizer_files(kWords));
+  const Encoder encoder(config_, info, AnswerKind::classes);
+  const auto encoded =
+      encoder.encode({Sample::of_text("a\xff", "b"), Sample::of_text("a", "\xe2\x82"),
+                      Sample::of_text("a", std::string("b\0c", 3)), Sample::of_text("a", " ")});
+  EXPECT_EQ(encoded.broken[0], "byte 2 (0xFF) of the text is no UTF-8; convert it");
+  EXPECT_EQ(encoded.broken[1], "byte 1 (0xE2) of the second text is no UTF-8; convert it");
+  EXPECT_EQ(encoded.broken[2], "");
+  EXPECT_EQ(encoded.broken[3], "the second text is empty; fill it or drop the row");
 }
 
 TEST_F(EncoderTest, reads_images_as_an_evaluation_does_and_leaves_damaged_ones_out) {

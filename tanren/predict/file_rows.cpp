@@ -1,4 +1,5 @@
 // Rows of images and of tensors, and the choice among the kinds of rows.
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
@@ -68,10 +69,12 @@ class ImageRows : public RowSource {
                         "; name a folder of JPEG or PNG files");
       }
       if (!others.empty() && !skips) {
-        throw DataError(fmt::format(
-            "[predict] {} holds {} files that are no images beside {} images: {}; move them, or "
-            "set predict.broken = \"skip\"",
-            source.string(), others.size(), names_.size(), first_few(others)));
+        const char* const are = others.size() == 1 ? "is" : "are";
+        throw DataError(
+            fmt::format("[predict] {} holds {} that {} no images beside {}: {}; move them, or set "
+                        "predict.broken = \"skip\"",
+                        source.string(), counted(others.size(), "file"), are,
+                        counted(names_.size(), "image"), first_few(others)));
       }
       names_.insert(names_.end(), others.begin(), others.end());
       std::sort(names_.begin(), names_.end());

@@ -1,5 +1,6 @@
 #include "tanren/predict/fit_batch.h"
 
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/text.h"
@@ -75,9 +76,9 @@ int64_t fitted_batch(const Prepared& prepared, int64_t wanted) {
   }
   if (batch < wanted) {
     log(
-        fmt::format("[predict] {} samples a forward, not {}: more would not fit into memory; "
+        fmt::format("[predict] {} a forward, not {}: more would not fit into memory; "
                     "evaluate.batch sets it",
-                    batch, wanted));
+                    counted(batch, "sample"), wanted));
   }
   return batch;
 }

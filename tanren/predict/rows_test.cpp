@@ -65,6 +65,32 @@ TEST_F(RowsTest, are_refused_as_a_whole_with_file_and_line) {
   TANREN_EXPECT_CONTAINS(error(texts_, "x.txt", "x\n"), "of kind synthetic");
 }
 
+TEST_F(RowsTest, of_many_columns_are_told_by_the_first_of_them) {
+  auto table = std::make_shared<TableEncoding>();
+  std::string header, others, row;
+  info_.feature_names.clear();
+  for (int i = 0; i < 1000; ++i) {
+    const std::string end = i < 999 ? "," : "\n";
+    info_.feature_names.push_back("column_" + std::to_string(i));
+    table->columns.push_back(
+        {.name = info_.feature_names.back(), .is_category = true, .values = {"u"}});
+    header += info_.feature_names.back() + end;
+    others += "other_" + std::to_string(i) + end;
+    row += "w" + end;
+  }
+  const std::string refused = error(table_, "x.csv", others);
+  TANREN_EXPECT_CONTAINS(refused, "trained on column_0, column_1,");
+  TANREN_EXPECT_CONTAINS(refused, "the file has other_0, other_1,");
+  EXPECT_LT(refused.size(), 1500u) << refused;
+  info_.table = table;
+  info_.input_shape = {1000};
+  const auto rows =
+      open_rows(folder_.file("y.csv", header + row), table_, info_, kinds_, AnswerKind::classes);
+  for (Row each; rows->next(each);) EXPECT_EQ(each.broken, "");
+  TANREN_EXPECT_CONTAINS(rows->unknown_text(), "column_0 1, column_1 1,");
+  EXPECT_LT(rows->unknown_text().size(), 1500u) << rows->unknown_text();
+}
+
 TEST_F(RowsTest, of_a_table_are_refused_where_training_named_no_columns_or_two_alike) {
   info_.feature_names.clear();
   for (const std::string name : {"x.csv", "x.jsonl"}) {
@@ -108,7 +134,7 @@ TEST_F(RowsTest, of_a_table_have_its_columns_and_numbers_by_name) {
 TEST_F(RowsTest, that_are_broken_say_why_and_the_others_go_on) {
   const auto rows = rows_of(table_, "x.csv", "a,b\n1,x\n1\n1,2,3\n,1\n1,inf\n\"1\"x,2\n1,2\n");
   const char* why[] = {"column b: \"x\" is not a number",
-                       "has 1 cells, the header names 2",
+                       "has 1 cell, the header names 2",
                        "has 3 cells",
                        "column a is empty",
                        "column b is inf",
@@ -338,7 +364,7 @@ TEST_F(RowsTest, have_numbers_or_null_in_a_column_of_numbers_also_where_they_are
   EXPECT_NE(rows[1].broken, "");
   EXPECT_FALSE(rows[1].cells[0].is_json || rows[1].cells[0].number) << "x is no number";
   EXPECT_EQ(rows[1].cells[1].number, 2);
-  TANREN_EXPECT_CONTAINS(rows[2].broken, "has 1 cells");
+  TANREN_EXPECT_CONTAINS(rows[2].broken, "has 1 cell,");
   EXPECT_TRUE(rows[2].cells[0].is_json);
   EXPECT_TRUE(rows[2].cells[1].number.has_value());
 }

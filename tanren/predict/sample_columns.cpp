@@ -1,7 +1,6 @@
 #include "tanren/predict/sample_columns.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/data/table_columns.h"
@@ -239,7 +238,7 @@ std::string SampleColumns::unknown_text() const {
   for (size_t i = 0; i < unknown_.size(); ++i) {
     if (unknown_[i] > 0) columns.push_back(fmt::format("{} {}", one_line(names_[i]), unknown_[i]));
   }
-  return join(columns);
+  return columns_text(columns);
 }
 
 void SampleColumns::read(Row& row) {

@@ -1,4 +1,5 @@
 // Rows of texts and tables: CSV, TSV, JSON lines and plain lines, read line by line.
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
@@ -147,10 +148,10 @@ class TableRows : public RowSource {
     Cells cells;
     take_cells(found, record, cells, row.broken);
     if (row.broken.empty() && cells.size() != columns_.size()) {
-      row.broken = fmt::format("has {} cells, the header names {}{}", cells.size(), columns_.size(),
-                               cells.size() < columns_.size()
-                                   ? "; is the line cut off?"
-                                   : "; put a text that holds commas into double quotes");
+      row.broken = fmt::format(
+          "has {}, the header names {}{}", counted(cells.size(), "cell"), columns_.size(),
+          cells.size() < columns_.size() ? "; is the line cut off?"
+                                         : "; put a text that holds commas into double quotes");
     }
     for (size_t i = 0; i < columns_.size(); ++i) {
       row.cells.push_back({i < cells.size() ? std::string(cells[i]) : std::string()});

@@ -87,6 +87,9 @@ TEST_F(Predictors, refuse_what_they_cannot_read_by_its_place) {
   TANREN_EXPECT_CONTAINS(error(Sample::of_text("")), "sample 1: the text is empty");
   TANREN_EXPECT_CONTAINS(error(Sample::of_numbers({1})), "sample 1: the text is empty");
   TANREN_EXPECT_CONTAINS(error(Sample::of_text("a", "b")), "reads one text, and there are two");
+  TANREN_EXPECT_CONTAINS(error(Sample::of_text("caf\xc3 the")),
+                         "sample 1: byte 4 (0xC3) of the text is no UTF-8; convert it");
+  EXPECT_EQ(predictor.predict({Sample::of_text("caf\xc3\xa9 the")}).size(), 1u);
   EXPECT_TRUE(predictor.predict({}).empty());
 }
 

@@ -1,5 +1,6 @@
 #include "tanren/data/text/text_rows.h"
 
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
@@ -112,11 +113,12 @@ void read_cells(Source& source, bool tabs) {
     if (found == RecordReader::Found::end) break;
     split_whole(source, records, found, record, delimiter, cells);
     if (cells.size() != header.size()) {
-      source.fail(records.line(),
-                  fmt::format("has {} cells, the header names {}{}", cells.size(), header.size(),
-                              cells.size() < header.size()
-                                  ? "; is the line cut off?"
-                                  : "; put a text that holds commas into double quotes"));
+      source.fail(
+          records.line(),
+          fmt::format("has {}, the header names {}{}", counted(cells.size(), "cell"), header.size(),
+                      cells.size() < header.size()
+                          ? "; is the line cut off?"
+                          : "; put a text that holds commas into double quotes"));
     }
     source.add({records.line(), std::string(cells[text]),
                 columns.pair.empty() ? "" : std::string(cells[pair]),

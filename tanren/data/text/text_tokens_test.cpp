@@ -81,7 +81,7 @@ TEST_F(TextTokens, refuse_a_small_vocabulary_an_unknown_end_and_what_is_no_text)
   EXPECT_THROW(open(absent), InputError);
   folder_.file("short.txt", "a");
   TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { open(text("short.txt")); }),
-                         "there are 1 tokens, too few for one window");
+                         "there is 1 token, too few for one window");
 }
 
 TEST_F(TextTokens, of_a_folder_are_the_ids_of_each_file_and_no_target_crosses_files) {

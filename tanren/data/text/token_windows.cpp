@@ -1,5 +1,6 @@
 #include "tanren/data/text/token_windows.h"
 
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
 #include "tanren/base/hash.h"
 #include "tanren/base/text.h"
@@ -41,12 +42,12 @@ TokenWindows::TokenWindows(TokenStream stream, int64_t context, int64_t stride, 
   }
   starts_.push_back(total);
   if (total < context_ + 1) {
-    throw DataError(
-        fmt::format("[{}] there are {} tokens{}, too few for one window: context = {} needs {}; "
-                    "lower {}.context{} or give more data",
-                    what_, to_text(total), stream_.part, to_text(context_), to_text(context_ + 1),
-                    what_.starts_with("data.") ? what_ : "data.eval",
-                    stream_.part.empty() ? "" : ", change data.split"));
+    throw DataError(fmt::format(
+        "[{}] there {} {}{}, too few for one window: context = {} needs {}; lower "
+        "{}.context{} or give more data",
+        what_, total == 1 ? "is" : "are", counted(total, "token"), stream_.part, to_text(context_),
+        to_text(context_ + 1), what_.starts_with("data.") ? what_ : "data.eval",
+        stream_.part.empty() ? "" : ", change data.split"));
   }
   const int64_t beyond = total - 1 - context_;  // targets after the first window's
   size_ = 1 + (beyond + stride_ - 1) / stride_;

@@ -1,6 +1,7 @@
 // tokens: files of token ids, mapped into memory: opening reads a header at most, however large
 // they are. Raw ids (nanoGPT's .bin, what `tanren convert --tokenizer` writes), .npy with one
 // dimension, or .safetensors with one tensor or one called "tokens".
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
@@ -156,7 +157,7 @@ class TokenFile {
       if (++tensors == 1 || name == "tokens") tensor = &facts;
     }
     if (tensors == 0 || (tensors > 1 && header.count("tokens") == 0)) {
-      fail(fmt::format("holds {} tensors, none called tokens; rename one", tensors));
+      fail(fmt::format("holds {}, none called tokens; rename one", counted(tensors, "tensor")));
     }
     try {
       Layout layout;
