@@ -1,5 +1,6 @@
 #include "tanren/run/fork.h"
 
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
 #include "tanren/base/names.h"
@@ -106,7 +107,7 @@ void check_epochs(const ForkLook& look, const std::string& anew, int64_t step, c
       std::max<int64_t>(*plan.length.epochs * plan.batch.steps_per_epoch - used, 1);
   refuse_fork(
       look.checkpoint,
-      fmt::format("its {} steps and run.epochs do not go together ({})", to_text(step), why),
+      fmt::format("its {} and run.epochs do not go together ({})", counted(step, "step"), why),
       fmt::format("give the length in steps, from the first run's beginning: --set "
                   "run.epochs=none --set run.steps={}",
                   to_text(step + left)));

@@ -1,5 +1,6 @@
 #include "tanren/run/fork_parts.h"
 
+#include "tanren/base/counted.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
@@ -245,8 +246,8 @@ std::optional<PlanLine> steps_line(const ForkLook& look, const TakenParts& parts
     reasons.push_back(
         found == there.end()
             ? fmt::format("the checkpoint has no {}, which begins as if it had been in "
-                          "turn every {} updates",
-                          objective.name, to_text(objective.every))
+                          "turn every {}",
+                          objective.name, counted(objective.every, "update"))
             : fmt::format("{} made {} there, and is in turn every {} here", objective.name,
                           to_text(found->second), to_text(objective.every)));
   }
@@ -264,7 +265,7 @@ PlanLine evaluations_line(const ForkLook& look, const TakenParts& parts) {
 }
 
 std::string changed_text(const ForkLook& look) {
-  constexpr int64_t kMostShown = 6;
+  constexpr int64_t kMostShown = 40;
   std::vector<std::string> lines;
   for (const auto& [key, before, now] : look.changes) {
     if (key == "run.fork_from" || key.ends_with(".init_from")) continue;
@@ -373,8 +374,9 @@ std::vector<PlanLine> fork_lines(const ForkLook& look, const TakenParts& parts, 
   std::vector<PlanLine> lines;
   lines.push_back(
       {"fork_from", "step " + to_text(step), Source::asked,
-       fmt::format("{}: {} tensors of the model; steps and schedule go on from there{}",
-                   look.checkpoint.string(), look.saved.model.tensors.size(), changed_text(look))});
+       fmt::format("{}: {} of the model; steps and schedule go on from there{}",
+                   look.checkpoint.string(), counted(look.saved.model.tensors.size(), "tensor"),
+                   changed_text(look))});
   if (const auto line = fork_table_line(look)) lines.push_back(*line);
   if (const auto line = steps_line(look, parts)) lines.push_back(*line);
   lines.push_back(optimizer_line(look, parts, step));

@@ -184,6 +184,22 @@ TEST_F(Fork, says_in_the_plan_and_on_the_terminal_what_it_takes_and_what_was_cha
   EXPECT_EQ(log("c").front()["step"], 3);
 }
 
+// Issue 26: six were named, and the others only counted.
+TEST_F(Fork, names_every_key_that_was_changed) {
+  stop_after("a", 3);
+  const auto result = tanren(
+      "plan a --fork --out b --set optimizer.learning_rate=0.01 --set optimizer.weight_decay=0.1 "
+      "--set optimizer.beta1=0.8 --set optimizer.beta2=0.99 --set optimizer.eps=1e-7 "
+      "--set model.label_smoothing=0.1 --set clip.norm=1");
+  EXPECT_EQ(result.code, 0) << result.output;
+  for (const char* part :
+       {"; changed: ", "model.label_smoothing 0.0 → 0.1", "optimizer.learning_rate 0.001 → 0.01",
+        "optimizer.weight_decay ", "optimizer.beta1 0.9 → 0.8", "optimizer.beta2 0.999 → 0.99",
+        "optimizer.eps ", "clip.norm 0.0 → 1.0"}) {
+    TANREN_EXPECT_CONTAINS(result.output, part);
+  }
+}
+
 TEST_F(Fork, begins_the_state_of_another_optimizer_anew_and_keeps_adams_for_adamw) {
   stop_after("a", 3);
   const auto line = [&](const std::string& out, const std::string& sets) {
