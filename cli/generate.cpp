@@ -23,8 +23,8 @@ void print_part(std::string_view part) {
   std::cout << part << std::flush;
   if (std::cout) return;
   if (errno == EPIPE) throw TextReaderIsGone();
-  throw InputError(std::string("[generate] cannot write to standard output (") +
-                   std::strerror(errno) + "); make room");
+  throw DiskError(std::string("[generate] cannot write to standard output (") +
+                  std::strerror(errno) + "); make room");
 }
 
 int generate_and_print(const Arguments& arguments, const Registry& registry) {

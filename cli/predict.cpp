@@ -1,3 +1,4 @@
+#include "tanren/base/counted.h"
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/predict/predict_file.h"
@@ -62,8 +63,8 @@ void print_rows(std::string_view rows) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EPIPE) throw ReaderIsGone();
     if (written < 0) {
-      throw InputError(std::string("[predict] cannot write to standard output (") +
-                       std::strerror(errno) + "); make room");
+      throw DiskError(std::string("[predict] cannot write to standard output (") +
+                      std::strerror(errno) + "); make room");
     }
     rows.remove_prefix(static_cast<size_t>(written));
   }
@@ -76,9 +77,13 @@ void print_end_of_predictions(const PredictOutput& output) {
     to << "stopped before the first row; nothing was written\n";
     return;
   }
-  to << (output.out.empty() ? "standard output" : output.out.string()) << ": " << output.rows
-     << " rows";
-  if (output.began_at > 0) to << " (went on after row " << output.began_at << ")";
+  const bool has_samples = output.written > 0;  // each with a row for every token
+  to << (output.out.empty() ? "standard output" : output.out.string()) << ": "
+     << counted(has_samples ? output.written : output.rows, "row");
+  if (has_samples) to << " of " << counted(output.rows, "sample");
+  if (output.began_at > 0) {
+    to << " (went on after " << (has_samples ? "sample " : "row ") << output.began_at << ")";
+  }
   if (output.broken > 0) to << ", " << output.broken << " of them broken, without a prediction";
   if (!output.weights.empty()) to << ", by " << output.weights;
   to << ", " << seconds_text(output.seconds) << "\n";

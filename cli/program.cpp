@@ -12,7 +12,11 @@
 #include "tanren/run/run_folder.h"
 #include "cli/verb_list.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <set>
@@ -163,14 +167,18 @@ void tell(const std::string& line, const Arguments& arguments) {
   if (whole != line) std::cerr << (begins_alike ? whole.substr(line.size() + 1) : whole) << "\n";
 }
 
-}  // namespace
+// Whether text of this process did not reach standard output, though somebody is there to take it.
+// A pager that ended, a terminal that is gone and a stream that the user closed lose nothing.
+bool output_is_lost() {
+  std::cout.flush();
+  if (std::cout && std::ferror(stdout) == 0) return false;
+  pollfd reader{STDOUT_FILENO, POLLOUT, 0};
+  ::poll(&reader, 1, 0);
+  return (reader.revents & (POLLERR | POLLHUP | POLLNVAL)) == 0;
+}
 
-int main(int argc, char** argv, const Registry& registry) {
-  Arguments arguments;
-  if (argc > 0) arguments.program = fs::path(argv[0]).filename().string();
-  if (const auto code = read_arguments({argv + std::min(argc, 1), argv + argc}, arguments)) {
-    return *code;
-  }
+// Runs the verb. Returns the exit code, after the error's line.
+int run_verb(const Arguments& arguments, const Registry& registry) {
   try {
     return verb_named(arguments.verb).run(arguments, registry);
   } catch (const InputError& error) {
@@ -186,6 +194,19 @@ int main(int argc, char** argv, const Registry& registry) {
          arguments);
     return 1;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv, const Registry& registry) {
+  Arguments arguments;
+  if (argc > 0) arguments.program = fs::path(argv[0]).filename().string();
+  const auto ended = read_arguments({argv + std::min(argc, 1), argv + argc}, arguments);
+  const int code = ended ? *ended : run_verb(arguments, registry);
+  if (code != 0 || !output_is_lost()) return code;
+  std::cerr << "[" << (ended ? "cli" : arguments.verb)
+            << "] cannot write to standard output; make room, or send it elsewhere\n";
+  return 1;
 }
 
 }  // namespace tanren::cli

@@ -26,10 +26,11 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string state_text(const Progress& progress) {
-  const nlohmann::ordered_json json{{"model", progress.model},   {"settings", progress.settings},
-                                    {"source", progress.source}, {"rows", progress.rows},
-                                    {"broken", progress.broken}, {"bytes", progress.bytes},
-                                    {"batch", progress.batch},   {"computed", progress.computed}};
+  nlohmann::ordered_json json{{"model", progress.model},   {"settings", progress.settings},
+                              {"source", progress.source}, {"rows", progress.rows},
+                              {"broken", progress.broken}, {"bytes", progress.bytes},
+                              {"batch", progress.batch},   {"computed", progress.computed}};
+  if (progress.written > 0) json["written"] = progress.written;
   return json_text(json) + "\n";
 }
 
@@ -57,10 +58,10 @@ std::optional<Progress> state_of(const std::string& text) {
                      read("broken", progress.broken) && read("bytes", progress.bytes) &&
                      read("batch", progress.batch);
   if (!whole || progress.batch <= 0) return std::nullopt;
-  // Files of before lack it.
-  const bool has_computed = json.contains("computed");
-  return !has_computed || read("computed", progress.computed) ? std::optional(progress)
-                                                              : std::nullopt;
+  // Files of before lack these.
+  const bool has_sound_rest = (!json.contains("computed") || read("computed", progress.computed)) &&
+                              (!json.contains("written") || read("written", progress.written));
+  return has_sound_rest ? std::optional(progress) : std::nullopt;
 }
 
 fs::path with_end(const fs::path& file, const char* end) { return file.string() + end; }

@@ -25,6 +25,7 @@ struct Progress {
   int64_t broken = 0;           // of these, without a prediction
   int64_t bytes = 0;            // of the file
   int64_t batch = 0;            // samples of a forward
+  int64_t written = 0;          // rows of the file, where a sample has several; 0: unknown
 };
 
 class GrowingFile {

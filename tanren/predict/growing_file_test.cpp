@@ -184,6 +184,26 @@ TEST_F(Growing, keeps_what_rows_were_computed_in) {
   EXPECT_EQ(older.progress().computed, "");
 }
 
+TEST_F(Growing, keeps_how_many_rows_its_samples_have) {
+  {
+    GrowingFile file(out(), begun(), false);
+    file.open();
+    Progress progress = after(1);
+    progress.written = 7;
+    file.append("1\n", progress);
+    file.save();
+  }
+  EXPECT_EQ(GrowingFile(out(), begun(), false).progress().written, 7);
+  // A state of before says nothing of it.
+  std::string state = read_file(folder_.path() / "out.csv.partial.json");
+  const std::string said = ",\"written\":7";
+  state.erase(state.find(said), said.size());
+  folder_.file("out.csv.partial.json", state);
+  const GrowingFile older(out(), begun(), false);
+  EXPECT_EQ(older.progress().rows, 1);
+  EXPECT_EQ(older.progress().written, 0);
+}
+
 TEST_F(Growing, goes_on_behind_the_rows_that_count) {
   leave_two_rows_and_a_half();
   EXPECT_FALSE(fs::exists(out()));

@@ -6,9 +6,9 @@
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
-#include "tanren/comm/exchange.h"
 #include "tanren/data/text/line_reader.h"
 #include "tanren/interop/described_task.h"
+#include "tanren/predict/agreed.h"
 #include "tanren/predict/answer_writer.h"
 #include "tanren/predict/check_paths.h"
 #include "tanren/predict/described_model.h"
@@ -42,26 +42,6 @@ namespace {
 
 constexpr int64_t kBatchesAWindow = 16;
 
-// The same on every rank: rank 0's, or its error on all.
-template <typename Make>
-std::string agreed(const Ranks& ranks, const Make& make) {
-  std::string text, problem;
-  if (ranks.world().is_first()) {
-    try {
-      text = make();
-    } catch (const InputError& error) {
-      problem = error.what();
-    }
-  }
-  if (!ranks.world().alone()) {
-    Communicator& comm = ranks.world().communicator();
-    problem = gather_texts(comm, problem).front();
-    text = gather_texts(comm, text).front();
-  }
-  if (!problem.empty()) throw InputError(problem);
-  return text;
-}
-
 // One call of predict_file on one rank.
 class Job {
  public:
@@ -94,6 +74,7 @@ class Job {
     } catch (const StoppedReading&) {
       output_.stopped = true;
       output_.rows = output_.began_at = done_.rows;
+      if (file_ != nullptr) output_.written = file_->progress().written;
     }
     const bool has_part = file_ != nullptr && output_.stopped;
     output_.out = !has_part ? out_ : output_.rows > 0 ? file_->partial() : fs::path();
@@ -246,6 +227,9 @@ class Job {
     progress_.batch = batch_;
     progress_.rows = done_.rows;
     progress_.computed = computed_;
+    // A part of before this was counted does not say how many rows it has.
+    counts_written_ =
+        form_.kind == AnswerKind::tokens && (done_.rows == 0 || progress_.written > 0);
     make_writer(predictor);
     output_.began_at = done_.rows;
     agreed(alone_, [&] {
@@ -263,6 +247,7 @@ class Job {
     }
     output_.rows = progress_.rows;
     output_.broken = progress_.broken;
+    output_.written = progress_.written;
     tell_of_inputs();
     if (file_ == nullptr) return;
     if (output_.stopped) {
@@ -337,6 +322,7 @@ class Job {
         const Answer* const answer = broken.empty() ? &window.answers[count] : nullptr;
         if (alone_.world().is_first()) writer_->add(text, row, answer);
         if (answer == nullptr) ++progress_.broken;
+        if (counts_written_) progress_.written += answer == nullptr ? 1 : std::ssize(tokens);
       }
     } catch (const DataError&) {
       refused = std::current_exception();
@@ -375,6 +361,7 @@ class Job {
   std::optional<AnswerWriter> writer_;
   int64_t batch_ = 1, most_ = 1;
   int64_t cut_ = 0;  // texts that were longer than the model reads
+  bool counts_written_ = false;
   PredictOutput output_;
 };
 

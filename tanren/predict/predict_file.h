@@ -35,6 +35,7 @@ struct PredictOutput {
   std::filesystem::path out;
   int64_t rows = 0;      // of the source that are done, those of earlier starts included
   int64_t broken = 0;    // of these, without a prediction
+  int64_t written = 0;   // rows of the file, of a model of tokens; 0: unknown, or one for each
   int64_t began_at = 0;  // rows that earlier starts had done
   bool stopped = false;
   bool is_first = true;  // this process is rank 0

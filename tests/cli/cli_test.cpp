@@ -346,6 +346,30 @@ TEST_F(Cli, a_second_process_on_a_run_folder_is_refused) {
   EXPECT_NE(result.output.find("first 130"), std::string::npos) << result.output;
 }
 
+// Issue 26: a verb whose output was lost on a full disk ended with 0.
+TEST_F(Cli, output_that_cannot_be_written_ends_every_verb_with_1_and_one_line) {
+  const std::string fixture = TANREN_SOURCE_DIR "/tests/fixtures/pt/checkpoint.pt";
+  for (const std::string& arguments :
+       {std::string("--help"), std::string("--version"), std::string("help clip.norm"),
+        std::string("runs ."), std::string("doctor"), std::string("completion bash"),
+        std::string("plan run.toml"), std::string("plan run.toml --json"),
+        std::string("summary run.toml"), "convert " + fixture + " --list",
+        std::string("run run.toml --out full --json")}) {
+    const auto result = tanren(arguments + " >/dev/full");
+    EXPECT_EQ(result.code, 1) << arguments << "\n" << result.output;
+    const std::string line = "] cannot write to standard output; make room, or send it elsewhere\n";
+    EXPECT_TRUE(result.output.ends_with(line)) << arguments << "\n" << result.output;
+    EXPECT_EQ(result.output.find(line), result.output.rfind(line)) << arguments;
+  }
+  EXPECT_TRUE(exists("full/model.tanren.safetensors")) << "the run itself is whole";
+  // Bad input stays bad input, and a reader who has left misses nothing.
+  EXPECT_EQ(tanren("help clip.nrom >/dev/full").code, 2);
+  EXPECT_EQ(tanren("run run.toml --out left --quiet >/dev/full").code, 0) << "it prints nothing";
+  const auto left = shell(
+      "(" + forked_tanren() + " run run.toml --out read; echo code $? >&2) | true", folder_.path());
+  EXPECT_NE(left.output.find("code 0\n"), std::string::npos) << left.output;
+}
+
 TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   refuses("rnu run.toml",
           {"unknown verb \"rnu\"",

@@ -64,6 +64,10 @@ TEST_F(Generate, refuses_what_writes_no_text_and_prompts_that_do_not_fit) {
          {"[generate] the prompt has", "tokens, and the model reads 16 at once; shorten it"});
   expect("generate out --set generate.tokens=0", 2, {"generate.tokens is 0"});
   expect("generate out --set generate.stop_token=600", 2, {"stop_token is 600"});
+  for (const char* more : {"", " --json"}) {
+    expect("generate out --prompt 'the forge'" + std::string(more) + " >/dev/full", 1,
+           {"[generate] cannot write to standard output (No space left on device); make room"});
+  }
 }
 
 TEST_F(Generate, without_a_tokenizer_takes_token_numbers_alone) {
@@ -173,6 +177,16 @@ TEST_F(Generate, perplexities_are_those_of_the_text_and_predictions_show_it) {
     EXPECT_NEAR(std::exp(-sum / tokens), report["evaluate.perplexity"].get<double>(), 1e-2);
     EXPECT_NEAR(-sum / bytes / std::log(2.0), report["evaluate.bits_per_byte"].get<double>(), 1e-4);
   }
+  // Issue 26: the last line counted one of rows and samples under the name of the other.
+  const std::string rows = read("rows.jsonl");
+  int64_t samples = 0;
+  for (size_t at = rows.find("\"position\":0,"); at != std::string::npos; ++samples) {
+    at = rows.find("\"position\":0,", at + 1);
+  }
+  EXPECT_GT(samples, 1);
+  expect("predict out book.txt --out said.jsonl", 0,
+         {"said.jsonl: " + std::to_string(lines_in("rows.jsonl")) + " rows of " +
+          std::to_string(samples) + " samples, by"});
   const auto value = [&](const char* name) {
     return report[std::string("evaluate.") + name].get<double>();
   };

@@ -251,6 +251,16 @@ TEST_F(Predict, names_the_line_of_a_broken_row_or_leaves_null_in_place_of_broken
   TANREN_EXPECT_CONTAINS(read("new.jsonl"), R"({"a":"x","b":2,"label":null,"score":null})");
 }
 
+// Issue 26: with 2, as if the input had been wrong.
+TEST_F(Predict, to_a_full_standard_output_ends_with_1) {
+  train("run.toml");
+  folder_.file("new.csv", new_rows(1));
+  expect("predict out - <new.csv >/dev/full", 1,
+         {"[predict] cannot write to standard output (No space left on device); make room\n"});
+  expect("predict out new.csv >/dev/full", 1, {"[predict] cannot write to standard output; make"});
+  expect("predict out new.csv --force", 0, {"new.predictions.csv: 1 row, by"});
+}
+
 TEST_F(Predict, keeps_columns_that_are_called_like_its_own) {
   train("run.toml");
   folder_.file("new.csv", "label,a,b\n2,1,0.5\n");
