@@ -302,7 +302,8 @@ Fitted fit_memory(const FitInput& input) {
   }
   const int64_t asked_peak = found.prediction.peak_bytes;
   const int64_t wanted = found.plan.batch.microbatch;
-  const bool free_microbatch = !is_asked(input.config, "batch.microbatch") && wanted > input.least_samples;
+  const bool free_microbatch =
+      !is_asked(input.config, "batch.microbatch") && wanted > input.least_samples;
   const bool free_recompute = !is_asked(input.config, "memory.recompute");
   const auto smaller = [&] {
     if (found.fits || !free_microbatch) return;

@@ -286,8 +286,7 @@ class Package {
   }
 
   void check_output(const char* file, int64_t index, const at::Tensor& output,
-                    const std::string& name, std::string_view dtype,
-                    at::IntArrayRef sizes) const {
+                    const std::string& name, std::string_view dtype, at::IntArrayRef sizes) const {
     const at::Device device = parameters_[0].device();
     if (output.sizes() == sizes && output.scalar_type() == package_type(dtype) &&
         output.device() == device) {

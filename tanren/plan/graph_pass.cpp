@@ -86,8 +86,7 @@ void check_graph_weights(const Plan& plan, const ModelProfile& profile) {
       const double of_task = term < facts.weights.size() ? facts.weights[term] : 1;
       if ((own == asked.end() ? of_task : own->second) != 0) continue;
       refuse_for_graph(
-          fmt::format("objectives.{}.weights gives {} the weight 0", facts.name,
-                      facts.terms[term]),
+          fmt::format("objectives.{}.weights gives {} the weight 0", facts.name, facts.terms[term]),
           "which computes its gradients all the same",
           fmt::format("drop the weight, or export the model without {}", facts.terms[term]));
     }
