@@ -97,10 +97,10 @@ void check_same_program(const fs::path& folder, const std::optional<ModelProgram
   if (!program || folder.empty() || !fs::exists(folder / kModel, none)) return;
   const auto kept = kept_program(read_file(folder / kModel));
   if (!kept || kept->checksum == program->checksum) return;
-  throw ConfigError(one_line(fmt::format(
+  throw ConfigError(fmt::format(
       "[run] {0} began with the {1} of checksum {2}, and the {3} in model.path has {4}; put the "
       "first one back, or start anew with model.init_from = \"{0}\" and another run.name or --out",
-      folder.string(), kept->sort, kept->checksum, program->sort, program->checksum)));
+      folder.string(), kept->sort, one_line(kept->checksum), program->sort, program->checksum));
 }
 
 Pretrained take_start(const fs::path& folder, RunConfig& config) {

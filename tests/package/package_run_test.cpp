@@ -5,6 +5,7 @@
 #include "tests/support/rank_run.h"
 #include "tests/support/token_data.h"
 
+#include "tanren/anatomy/rehearsal.h"
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/forecast/model_table.h"
@@ -158,6 +159,10 @@ TEST_F(PackageRun, goes_on_with_its_own_package_alone) {
       [&] {
         evaluate_checkpoint(config, chosen_checkpoint(config, run), test_registry(), nullptr);
       },
+      [&] {
+        const auto last = latest_checkpoint(run / "checkpoints");
+        const Rehearsal of_rates(config, {}, open_datasets(config.data, {}), {}, last.value());
+      },
       [&] { described_model(run, {"model.path=" + config.model.path}, test_registry()); }};
   for (size_t i = 0; i < uses.size(); ++i) {
     const std::string text = error_of<ConfigError>(uses[i]);
@@ -167,7 +172,7 @@ TEST_F(PackageRun, goes_on_with_its_own_package_alone) {
     EXPECT_EQ(text.find('\n'), std::string::npos) << i;
   }
   write_manifest(package, own);
-  for (const size_t i : {1, 2, 3, 5}) EXPECT_NO_THROW(uses[i]()) << i;
+  for (const size_t i : {1, 2, 3, 5, 6}) EXPECT_NO_THROW(uses[i]()) << i;
   EXPECT_EQ(go(config, "run").loop.ending, Ending::finished);
 }
 
