@@ -4,6 +4,7 @@
 #include "tanren/comm/communicator.h"
 #include "tanren/run/fork_place.h"
 #include "tanren/run/origin.h"
+#include "tanren/run/start_files.h"
 #include "tanren/train/device.h"
 #include "tanren/train/explained.h"
 #include "tanren/train/quantized_training.h"
@@ -42,6 +43,7 @@ Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets
   Prepared prepared = prepare(without_stages(config, registry), registry, resumes, kept,
                               {.datasets = std::move(datasets)});
   if (resumes) {
+    check_same_program(kept, program_of(config.model, prepared.task.facts));
     const Facts data = data_facts(*prepared.datasets.train, prepared.datasets.eval.get());
     check_data_unchanged(*single_communicator(), read_origin(checkpoint).data, data, checkpoint,
                          config);

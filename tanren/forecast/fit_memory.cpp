@@ -51,7 +51,8 @@ class Fitter {
     }
     // The same number of microsteps, but of similar size: 4 = 2 + 2 rather than 3 + 1.
     const int64_t microsteps = best.plan.batch.accumulation_steps;
-    const int64_t even = (best.plan.batch.per_rank + microsteps - 1) / microsteps;
+    int64_t even = (best.plan.batch.per_rank + microsteps - 1) / microsteps;
+    while (even > input_.least_samples && !has_enough(best.plan.batch.per_rank, even)) --even;
     return even == best.plan.batch.microbatch ? best : with_microbatch(config, even);
   }
 
@@ -91,14 +92,21 @@ class Fitter {
   }
 
  private:
+  // Whether also the last of these microbatches has as many samples as the model takes at least.
+  bool has_enough(int64_t per_rank, int64_t microbatch) const {
+    const int64_t last = per_rank % microbatch;
+    return last == 0 || last >= input_.least_samples;
+  }
+
   // One sample is too few for some models: torch's batch norm wants two values a channel.
   Tried smallest_microbatch(const RunConfig& config, int64_t planned) const {
+    const int64_t least = input_.least_samples;
     try {
-      return with_microbatch(config, 1);
+      return with_microbatch(config, least);
     } catch (const ConfigError&) {
       throw;
     } catch (const std::exception&) {
-      if (planned <= 2) throw;
+      if (planned <= 2 || least > 1) throw;
     }
     return with_microbatch(config, 2);
   }
@@ -177,13 +185,14 @@ std::string shorter(const FitInput& input, const Tried& least) {
 }
 
 [[noreturn]] void refuse(const FitInput& input, const Fitter& fitter, const Tried& least) {
-  const int64_t replicas = sharers(least.plan);
+  const int64_t replicas = sharers(least.plan), fewest = input.least_samples;
   const int64_t standing = standing_beside(input, least.plan);
   const int64_t needs = replicas * taken(least.prediction.peak_bytes) + standing;
   std::string text = fmt::format(
-      "[plan] memory.limit {} is less than a step needs with {} sample{} at once{}: {} ({}){}{}",
+      "[plan] memory.limit {} is less than a step needs with {} sample{} at once{}{}: {} ({}){}{}",
       size_text(least.plan.memory.limit_bytes), least.plan.batch.microbatch,
       least.plan.batch.microbatch == 1 ? "" : "s",
+      fewest > 1 && least.plan.batch.microbatch <= fewest ? " (the model takes no fewer)" : "",
       least.plan.memory.recompute.empty() ? "" : " and blocks recomputed",
       size_text(least.prediction.peak_bytes), breakdown(least.prediction),
       replicas > 1 ? fmt::format(" in each of {} replicas", replicas) : "",
@@ -195,7 +204,7 @@ std::string shorter(const FitInput& input, const Tried& least) {
     text += fmt::format("; the smallest limit that works: memory.limit = \"{}MiB\"", mebibytes);
   }
   std::vector<std::string> others;
-  if (least.plan.batch.microbatch > 1 && is_asked(input.config, "batch.microbatch")) {
+  if (least.plan.batch.microbatch > fewest && is_asked(input.config, "batch.microbatch")) {
     try {
       const auto other = fitter.largest_microbatch(least.config, least.plan.batch.microbatch);
       if (other.fits) {
@@ -293,7 +302,8 @@ Fitted fit_memory(const FitInput& input) {
   }
   const int64_t asked_peak = found.prediction.peak_bytes;
   const int64_t wanted = found.plan.batch.microbatch;
-  const bool free_microbatch = !is_asked(input.config, "batch.microbatch") && wanted > 1;
+  const bool free_microbatch =
+      !is_asked(input.config, "batch.microbatch") && wanted > input.least_samples;
   const bool free_recompute = !is_asked(input.config, "memory.recompute");
   const auto smaller = [&] {
     if (found.fits || !free_microbatch) return;

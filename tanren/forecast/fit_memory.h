@@ -27,8 +27,9 @@ struct FitInput {
   // With parallel.pipeline in processes: the least that the limits of all ranks leave a stage, so
   // that all cut alike. 0: no other rank has a limit.
   int64_t least_room_bytes = 0;
-  bool runs_dry = true;   // TaskFacts::runs_dry
-  bool may_probe = true;  // a model that cannot run dry may make real steps of few samples
+  bool runs_dry = true;       // TaskFacts::runs_dry
+  int64_t least_samples = 1;  // TaskFacts::least_samples: no smaller microbatch is tried
+  bool may_probe = true;      // a model that cannot run dry may make real steps of few samples
   // The steps that it has made. Never null.
   std::shared_ptr<ProbedSteps> probed = std::make_shared<ProbedSteps>();
 };

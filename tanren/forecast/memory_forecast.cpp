@@ -17,11 +17,11 @@ namespace tanren {
 
 namespace {
 
-// Powers of two around the planned microbatch, at most `per_rank`, and the planned one itself.
-std::vector<int64_t> microbatches_around(const BatchPlan& batch) {
-  std::vector<int64_t> sizes = {1, batch.microbatch};
+// The planned microbatch, and powers of two around it, from `least` to `per_rank`.
+std::vector<int64_t> microbatches_around(const BatchPlan& batch, int64_t least) {
+  std::vector<int64_t> sizes = {std::min(least, batch.microbatch), batch.microbatch};
   for (int64_t size = 2; size <= std::min(4 * batch.microbatch, batch.per_rank); size *= 2) {
-    sizes.push_back(size);
+    if (size > least) sizes.push_back(size);
   }
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
@@ -97,7 +97,7 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
     });
   }
   config = fitted.config;
-  if (plan.batch.microbatch > 1) {
+  if (plan.batch.microbatch / 2 >= input.least_samples) {
     config.batch.microbatch = plan.batch.microbatch / 2;
     all.consider(config, fmt::format("batch.microbatch = {}", config.batch.microbatch),
                  input.couples_samples ? "batch norm sees fewer samples at once"
@@ -175,7 +175,7 @@ MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted) {
   // Real steps tell nothing of other lengths.
   forecast.lengths = {0};
   if (forecast.planned.is_dry) forecast.lengths = lengths_around(forecast.length);
-  for (const int64_t microbatch : microbatches_around(plan.batch)) {
+  for (const int64_t microbatch : microbatches_around(plan.batch, input.least_samples)) {
     RunConfig config = fitted.config;
     config.batch.microbatch = microbatch;
     const Plan other = input.plan(config);

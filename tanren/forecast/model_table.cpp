@@ -1,6 +1,9 @@
 #include "tanren/forecast/model_table.h"
 
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/data/collated.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/train/build.h"
 
 #include <ATen/ATen.h>
@@ -28,8 +31,15 @@ Batch batch_like(const Batch& sample, int64_t size) {
 LayerTable model_table(const RunConfig& config, const Registry& registry) {
   const Datasets datasets = open_datasets(config.data, registry.datasets);
   const Batch sample = collated(*datasets.train, {0}).batch;
-  return layer_table([&] { return build_task(config, registry.models, *datasets.train); },
-                     batch_like(sample, std::max<int64_t>(config.batch.microbatch, 1)));
+  try {
+    return layer_table([&] { return build_task(config, registry.models, *datasets.train); },
+                       batch_like(sample, std::max<int64_t>(config.batch.microbatch, 1)));
+  } catch (const NeedsValues& error) {
+    throw ConfigError(
+        fmt::format("{}; a table of layers is made without values, so read its sizes and memory in "
+                    "tanren plan",
+                    error.what()));
+  }
 }
 
 }  // namespace tanren

@@ -9,7 +9,8 @@
 namespace tanren {
 
 // The table for batches of batch.microbatch samples (1 if the config leaves it open) with the
-// shapes of the training data, in fp32. config.model has its kind and sizes. Errors as plan_only.
+// shapes of the training data, in fp32. config.model has its kind and sizes. Errors as plan_only;
+// ConfigError for a model that needs values.
 LayerTable model_table(const RunConfig& config, const Registry& registry);
 
 }  // namespace tanren

@@ -139,12 +139,12 @@ bool is_kept(const std::function<Task()>& make_task) {
                                           [](const auto& each) { return !each.expired(); });
 }
 
-// The trace of `samples` samples: each size is extrapolated linearly from the traces of one and of
-// two samples.
-MemoryTrace extrapolated(const MemoryTrace& one, const MemoryTrace& two, int64_t samples) {
-  MemoryTrace result = one;
+// The trace of `samples` samples: each size is extrapolated linearly from the two traces.
+MemoryTrace extrapolated(const ProbedStep& step, int64_t samples) {
+  MemoryTrace result = step.one;
   for (size_t i = 0; i < result.size(); ++i) {
-    result[i].bytes += (two[i].bytes - one[i].bytes) * (samples - 1);
+    const int64_t more = step.two[i].bytes - step.one[i].bytes;
+    result[i].bytes += more * (samples - step.num_samples) / step.num_samples;
   }
   return result;
 }
@@ -235,13 +235,15 @@ ProbedStep StepPredictor::probe(const Plan& given, int64_t microsteps) const {
         "train it");
   }
   ProbedStep result;
-  const auto trace_of = [&](int64_t samples) {
-    Plan plan = shortened(given);
-    plan.batch.microbatch = samples;
-    plan.batch.global_batch = plan.batch.per_rank = samples * microsteps;
+  const auto trace_of = [&](int64_t times) {
     const TraceScope tracing;
+    Task task = make_task_();
+    result.num_samples = std::max<int64_t>(task.facts.least_samples, 1);
+    Plan plan = shortened(given);
+    plan.batch.microbatch = times * result.num_samples;
+    plan.batch.global_batch = plan.batch.per_rank = plan.batch.microbatch * microsteps;
     const Parts parts{.plan = plan, .device = device};
-    RunState run = build_run_state(make_task_(), parts);
+    RunState run = build_run_state(std::move(task), parts);
     result.before = tracing.size();
     const GlobalBatch batch = even_batch(dataset_, plan.batch.global_batch);
     update_alone(run, parts, batch);
@@ -260,20 +262,21 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
   const std::string key = fmt::format("{} microsteps, {} threads\n{}", to_text(microsteps),
                                       to_text(given.device.threads), probes_.config);
   if (!kept.contains(key)) kept.emplace(key, probe(given, microsteps));
-  const auto& [one, two, before] = kept.at(key);
+  const ProbedStep& probed = kept.at(key);
+  const int64_t least = probed.num_samples;
   MemoryPrediction result;
-  if (are_alike(one, two)) {
-    result = traced_peak(extrapolated(one, two, samples), before);
+  if (are_alike(probed.one, probed.two)) {
+    result = traced_peak(extrapolated(probed, samples), probed.before);
   } else {  // operators differ with the size: extrapolate the peaks
-    const MemoryPrediction at_one = traced_peak(one, before);
-    result = samples == 1 ? at_one : traced_peak(two, before);
+    const MemoryPrediction at_one = traced_peak(probed.one, probed.before);
+    result = samples <= least ? at_one : traced_peak(probed.two, probed.before);
     const int64_t more =
-        (result.peak_bytes - at_one.peak_bytes) * std::max<int64_t>(samples - 2, 0);
+        (result.peak_bytes - at_one.peak_bytes) * std::max<int64_t>(samples - 2 * least, 0) / least;
     result.peak_bytes += more;
     result.at_peak.at(static_cast<size_t>(MemoryKind::activations)) += more;
   }
   result.is_dry = false;
-  result.how = "two steps of 1 and 2 samples";
+  result.how = fmt::format("two steps of {} and {} samples", to_text(least), to_text(2 * least));
   const int64_t missing = given.batch.per_rank - samples * microsteps;
   add_batches(result, missing * sample_bytes(collated(dataset_, {0}).batch, given));
   return result;

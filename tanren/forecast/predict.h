@@ -41,11 +41,13 @@ struct MemoryPrediction {
   std::string how;            // "a dry run", "two steps of 1 and 2 samples"
 };
 
-// What the tensors of real steps with microbatches of one and of two samples did. Each size is a
-// line over the samples, which the two give: it tells a step of any microbatch.
+// What the tensors of real steps did, with the fewest samples that the task takes in a microbatch
+// and with twice as many. Each size is a line over the samples, which the two give: it tells a step
+// of any microbatch.
 struct ProbedStep {
   MemoryTrace one, two;
-  size_t before = 0;  // events before the step
+  size_t before = 0;        // events before the step
+  int64_t num_samples = 1;  // of a microbatch of `one`
 };
 
 // Steps that were made, each once for all microbatches, by what else they depend on.
@@ -70,8 +72,9 @@ class StepPredictor {
 
   // Predicts one training step of `given` on samples as in the dataset; if `length` is above 0, on
   // samples of `length` tokens. By a dry run; for a model that cannot run dry, which has one length
-  // alone, by real steps with microbatches of 1 and 2 samples. These train tasks of their own, put
-  // the random generators back, and hold no more on the CPU than the plan's limit. Error if
+  // alone, by real steps with microbatches of 1 and 2 samples, or of TaskFacts::least_samples and
+  // twice as many. These train tasks of their own, put the random generators back, and hold no more
+  // on the CPU than the plan's limit. Error if
   // `make_task` keeps the module that it makes, or the memory of one of its tensors, which they
   // would train, or if one of them fails; NeedsValues if they are not allowed.
   MemoryPrediction step(const Plan& given, int64_t length = 0) const;

@@ -6,6 +6,7 @@
 #include "tanren/config/read_config.h"
 #include "tanren/config/write_config.h"
 #include "tanren/interop/table_json.h"
+#include "tanren/model/package_manifest.h"
 
 #include <nlohmann/json.hpp>
 
@@ -279,10 +280,9 @@ std::optional<PackageNote> package_note(const Metadata& metadata, const fs::path
     return found->get<std::string>();
   };
   PackageNote note{text("checksum"), text("class"), text("config")};
-  const bool is_plain = std::all_of(note.class_name.begin(), note.class_name.end(), [](char c) {
-    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  });
-  if (!is_plain) refuse_description(file, "has a package whose class has no plain name");
+  if (!is_class_name(note.class_name)) {
+    refuse_description(file, "has a package whose class has no plain name");
+  }
   if (!note.hf_config.empty() && !parse_json(note.hf_config).is_object()) {
     refuse_description(file, "has a config.json that is no JSON object");
   }

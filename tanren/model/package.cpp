@@ -4,6 +4,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/graph_facts.h"
 #include "tanren/base/hash.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/loss_seeds.h"
 #include "tanren/base/metric_names.h"
 #include "tanren/base/names.h"
@@ -17,6 +18,7 @@
 #include "tanren/model/package_host.h"
 #include "tanren/model/package_manifest.h"
 
+#include <nlohmann/json.hpp>
 #include <sys/utsname.h>
 #include <ATen/ATen.h>
 #include <torch/version.h>
@@ -97,6 +99,7 @@ class Package {
     checksum_ = hash_text(content_hash(text));
     check_package_host(manifest_, this_host(), folder_.string());
     check_package_files(manifest_, folder_);
+    read_hf_config();
     read_weights();
     train_ = std::make_unique<CompiledGraph>(folder_ / "train.so", manifest_.device);
     predict_ = std::make_unique<CompiledGraph>(folder_ / "predict.so", manifest_.device);
@@ -134,6 +137,8 @@ class Package {
     const bool has_scores = !manifest_.targets.empty();
     const size_t wanted = manifest_.terms.size() + (has_scores ? 1 : 0);
     if (outputs.size() != wanted) refuse_outputs("predict.so", outputs.size(), wanted);
+    check_terms("predict.so", outputs);
+    if (has_scores) check_scores(outputs.back(), batch[manifest_.targets].size(0));
     Prediction prediction{.terms = terms_of(outputs)};
     if (has_scores) {
       prediction.outputs = outputs.back();
@@ -151,9 +156,7 @@ class Package {
                      .draws = manifest_.draws,
                      .checksum = checksum_,
                      .class_name = manifest_.class_name};
-    const fs::path config = folder_ / "config.json";
-    std::error_code none;
-    if (fs::is_regular_file(config, none)) graph.hf_config = read_file(config);
+    graph.hf_config = hf_config_;
     for (const auto& parameter : manifest_.parameters) {
       if (parameter.is_frozen) graph.frozen.push_back(parameter.name);
     }
@@ -163,10 +166,24 @@ class Package {
     return {.couples_samples = manifest_.couples_samples,
             .torch_dropout = manifest_.draws,
             .runs_dry = false,
+            .least_samples = manifest_.ranges.at("batch").min,
             .graph = std::move(graph)};
   }
 
  private:
+  // A run writes it beside its weights, for readers of JSON.
+  void read_hf_config() {
+    const fs::path file = folder_ / "config.json";
+    std::error_code none;
+    if (!fs::is_regular_file(file, none)) return;
+    hf_config_ = read_file(file);
+    if (parse_json(hf_config_).is_object()) return;
+    throw ConfigError(
+        one_line("[model] " + file.string() +
+                 " is no object of JSON, which has neither Infinity nor NaN; write null in "
+                 "place of these, or leave the key out"));
+  }
+
   void read_weights() {
     module_ = named_modules(manifest_.class_name);
     Weights weights(folder_ / "weights.safetensors");
@@ -239,23 +256,47 @@ class Package {
   void check_outputs(const std::vector<at::Tensor>& outputs) const {
     const auto wanted = static_cast<size_t>(manifest_.outputs);
     if (outputs.size() != wanted) refuse_outputs("train.so", outputs.size(), wanted);
-    const auto check = [&](int64_t index, at::IntArrayRef sizes, const std::string& name,
-                           std::string_view dtype) {
+    check_terms("train.so", outputs);
+    const auto check = [&](int64_t index, const auto& own) {
       const at::Tensor& output = outputs[static_cast<size_t>(index)];
-      if (output.sizes() == sizes && output.scalar_type() == package_type(dtype)) return;
-      throw ConfigError(fmt::format(
-          "[model] {}: output {} of train.so is {}, and {} wants {} {}; export the package again",
-          folder_.string(), index, typed_shape(output), name, dtype, c10::str(sizes)));
+      check_output("train.so", index, output, own.name, own.dtype, own.sizes);
     };
-    for (size_t i = 0; i < manifest_.terms.size(); ++i) {
-      check(static_cast<int64_t>(i), {}, manifest_.terms[i].name, manifest_.float_dtype());
-    }
     for (const auto& own : manifest_.parameters) {
-      if (own.gradient) check(*own.gradient, own.sizes, own.name, own.dtype);
+      if (own.gradient) check(*own.gradient, own);
     }
     for (const auto& own : manifest_.buffers) {
-      if (own.output) check(*own.output, own.sizes, own.name, own.dtype);
+      if (own.output) check(*own.output, own);
     }
+  }
+
+  void check_terms(const char* file, const std::vector<at::Tensor>& outputs) const {
+    for (size_t i = 0; i < manifest_.terms.size(); ++i) {
+      check_output(file, static_cast<int64_t>(i), outputs[i], manifest_.terms[i].name,
+                   manifest_.float_dtype(), {});
+    }
+  }
+
+  // The manifest says nothing of their other sizes.
+  void check_scores(const at::Tensor& scores, int64_t samples) const {
+    std::vector<int64_t> sizes = scores.sizes().vec();
+    if (sizes.empty()) sizes.push_back(samples);
+    sizes.front() = samples;
+    check_output("predict.so", std::ssize(manifest_.terms), scores, "scores",
+                 manifest_.float_dtype(), sizes);
+  }
+
+  void check_output(const char* file, int64_t index, const at::Tensor& output,
+                    const std::string& name, std::string_view dtype, at::IntArrayRef sizes) const {
+    const at::Device device = parameters_[0].device();
+    if (output.sizes() == sizes && output.scalar_type() == package_type(dtype) &&
+        output.device() == device) {
+      return;
+    }
+    throw ConfigError(fmt::format(
+        "[model] {}: output {} of {} is {} on {}, and {} wants {} {} on {}; export the package "
+        "again",
+        folder_.string(), index, file, typed_shape(output), output.device().str(), name, dtype,
+        c10::str(sizes), device.str()));
   }
 
   std::string instructions() const {
@@ -276,7 +317,7 @@ class Package {
 
   fs::path folder_;
   PackageManifest manifest_;
-  std::string checksum_;
+  std::string checksum_, hf_config_;
   std::shared_ptr<torch::nn::Module> module_;
   std::vector<at::Tensor> parameters_, buffers_;  // the module's own, in the manifest's order
   std::unique_ptr<CompiledGraph> train_, predict_;

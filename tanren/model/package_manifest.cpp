@@ -346,7 +346,7 @@ void read_words(const Value& root, PackageManifest& manifest) {
   }
   manifest.precision = root["precision"].one_of({"fp32", "fp64", "bf16", "fp16"});
   manifest.class_name = root["class"].text();
-  if (manifest.class_name.empty()) root["class"].refuse("is empty");
+  if (!is_class_name(manifest.class_name)) root["class"].refuse("is no name of a class");
   manifest.multiply_adds = root["multiply_adds"].number(0);
   manifest.draws = one_line(root["draws"].text());
   manifest.couples_samples = root["couples_samples"].flag();
@@ -362,6 +362,13 @@ void read_metrics(const Value& root, PackageManifest& manifest) {
 }
 
 }  // namespace
+
+bool is_class_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (static_cast<unsigned char>(c) & 0x80) != 0;
+  });
+}
 
 PackageManifest parse_package_manifest(std::string_view text, const std::string& file) {
   const Json json = parse_json(text);

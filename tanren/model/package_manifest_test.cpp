@@ -72,6 +72,7 @@ TEST(PackageManifest, is_refused_in_one_line_that_names_the_place) {
       {[](Json& m) { m["version"] = 7; }, "is of version 7"},
       {[](Json& m) { m.erase("terms"); }, "lacks the key 'terms'"},
       {[](Json& m) { m["colour"] = 1; }, "has the key 'colour'"},
+      {[](Json& m) { m["class"] = "a b"; }, "class is no name of a class"},
       {[](Json& m) { m["device"] = "tpu"; }, "device is 'tpu', not one of cpu, cuda"},
       {[](Json& m) { m["files"].erase("train.so"); }, "lack train.so"},
       {[](Json& m) { m["files"]["../x.so"] = "0123456789abcdef"; }, "no file of a package"},

@@ -251,6 +251,7 @@ TaskFacts script_facts(const jit::Module& script, const std::filesystem::path& f
   const auto graph = script.get_method("forward").graph()->copy();
   jit::Inline(*graph);
   read_script_facts({graph->block()}, file, facts);
+  if (*facts.couples_samples) facts.least_samples = 2;  // batch norm of one row has no variance
   return facts;
 }
 

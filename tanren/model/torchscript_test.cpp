@@ -167,6 +167,7 @@ TEST_F(TorchScript, tells_what_its_graph_draws_and_couples) {
   const auto facts = [&](const std::string& between) {
     const Task made = task(script_classifier(between));
     EXPECT_FALSE(made.facts.runs_dry);
+    EXPECT_EQ(made.facts.least_samples, couples_samples(made) ? 2 : 1);
     return torch_dropout(made) + (couples_samples(made) ? ", coupled" : "");
   };
   EXPECT_EQ(facts("torch.tanh(x)"), "");

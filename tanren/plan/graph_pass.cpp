@@ -75,6 +75,24 @@ void check_graph_freezing(const Request& request, const GraphFacts& graph) {
   }
 }
 
+// Where a term has weight 0, other models give what hangs on it alone no gradient; a graph gives it
+// zeros, by which an optimizer would still decay it.
+void check_graph_weights(const Plan& plan, const ModelProfile& profile) {
+  for (size_t i = 0; i < profile.objectives.size(); ++i) {
+    const ObjectiveFacts& facts = profile.objectives[i];
+    const auto& asked = plan.objectives.at(i).weights;
+    for (size_t term = 0; term < facts.terms.size(); ++term) {
+      const auto own = asked.find(facts.terms[term]);
+      const double of_task = term < facts.weights.size() ? facts.weights[term] : 1;
+      if ((own == asked.end() ? of_task : own->second) != 0) continue;
+      refuse_for_graph(
+          fmt::format("objectives.{}.weights gives {} the weight 0", facts.name, facts.terms[term]),
+          "which computes its gradients all the same",
+          fmt::format("drop the weight, or export the model without {}", facts.terms[term]));
+    }
+  }
+}
+
 }  // namespace
 
 void plan_graph(const Request& request, Plan& plan) {
@@ -83,6 +101,7 @@ void plan_graph(const Request& request, Plan& plan) {
   check_graph_options(request.config);
   check_graph_device(graph, plan);
   check_graph_freezing(request, graph);
+  check_graph_weights(plan, request.profile);
   std::string reason = fmt::format(
       "compiled by torch {} for {}, {}; it draws {}; its gradients arrive at once, so {} beside "
       "the "

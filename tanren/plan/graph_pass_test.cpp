@@ -64,6 +64,19 @@ TEST(GraphPass, refuses_what_a_graph_cannot_obey) {
                          "set run.device = \"cuda\"");
 }
 
+TEST(GraphPass, refuses_a_term_of_weight_0_whoever_gave_it) {
+  OfGraph of;
+  of.profile.objectives = {{.name = "loss", .terms = {"near", "far"}, .weights = {1, 0.5}}};
+  EXPECT_NO_THROW(of.plan());
+  of.config.objectives["loss"].weights["far"] = 0;
+  TANREN_EXPECT_CONTAINS(of.refusal(), "objectives.loss.weights gives far the weight 0");
+  of.config.objectives.clear();
+  of.profile.objectives[0].weights[0] = 0;
+  TANREN_EXPECT_CONTAINS(of.refusal(), "gives near the weight 0");
+  of.config.objectives["loss"].weights["near"] = 1;
+  EXPECT_NO_THROW(of.plan());
+}
+
 TEST(GraphPass, refuses_a_freezing_that_the_graph_would_not_see) {
   OfGraph of;
   of.config.model.freeze = {"stem.*"};

@@ -178,9 +178,13 @@ DescribedModel described_model(const fs::path& path, const std::vector<std::stri
     return {std::move(description), std::move(read), path.string(), "", std::move(told)};
   }
   const bool is_run = fs::exists(path / "config.toml", none);
-  if (is_run && fs::exists(path / kWholeFile, none))
-    return exported_model(path, sets, registry, verb);
-  if (is_run) return unfinished_model(path, sets, registry, verb);
+  if (is_run) {
+    DescribedModel model = fs::exists(path / kWholeFile, none)
+                               ? exported_model(path, sets, registry, verb)
+                               : unfinished_model(path, sets, registry, verb);
+    check_same_program(path, program_of(model.description.config.model));
+    return model;
+  }
   if (fs::exists(path / "config.json", none)) {
     return transformers_model(path, sets, registry, verb);
   }

@@ -254,6 +254,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
       fit_input(config, registry, plan_of, prepared.datasets, facts,
                 standing_bytes(prepared.task.module.get(), prepared.plan), prepared.quantization);
   prepared.fit.runs_dry = prepared.task.facts.runs_dry;
+  prepared.fit.least_samples = prepared.task.facts.least_samples;
   prepared.config = std::move(config);
   cut_by_plan(prepared);
   return prepared;

@@ -3,7 +3,6 @@
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
 #include "tanren/base/file.h"
-#include "tanren/base/hash.h"
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/seconds.h"
@@ -210,12 +209,9 @@ std::string first_step_of(const Prepared& prepared,
 }
 
 // What the ranks compare beside their data.
-Facts with_graph(Facts facts, const Task& task, const ModelOptions& model) {
-  const auto& graph = task.facts.graph;
-  if (graph) facts.emplace_back("the package in model.path, with checksum", graph->checksum);
-  if (model.kind == "torchscript") {
-    facts.emplace_back("the file in model.path, with hash",
-                       hash_text(content_hash(read_file(model.path))));
+Facts with_program(Facts facts, const std::optional<ModelProgram>& program) {
+  if (program) {
+    facts.emplace_back("the " + program->sort + " in model.path, with checksum", program->checksum);
   }
   return facts;
 }
@@ -245,8 +241,10 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   const Dataset& train = *prepared.datasets.train;
   const Dataset* const eval = prepared.datasets.eval.get();
   Origin origin{.data = data_facts(train, eval), .changes = {}};
-  check_same_data(ranks, with_graph(origin.data, prepared.task, config.model), train, eval);
-  if (checkpoint && is_first) check_same_graph(folder->path(), prepared.task.facts);
+  const auto program = program_of(config.model, prepared.task.facts);
+  check_same_data(ranks, with_program(origin.data, program), train, eval);
+  if (checkpoint && is_first) check_same_program(folder->path(), program);
+  if (source && is_first) check_same_program(run_of_checkpoint(source->checkpoint), program);
   size_t num_old_changes = 0;
   std::optional<Fork> fork;
   const bool reads_files = !config.model.init_from.empty() || !config.model.from_hf.empty();
@@ -285,7 +283,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
     for (size_t i = num_old_changes; i < origin.changes.size(); ++i)
       log(change_line(origin.changes[i]));
     if (!checkpoint) {
-      keep_start(folder->path(), config, prepared.config.model, prepared.task.facts, train.info());
+      keep_start(folder->path(), config, prepared.config.model, program, train.info());
     }
     folder->write("plan.txt", plan_text(prepared.plan));
   }
@@ -366,6 +364,10 @@ std::pair<Prepared, Fitted> next_start(const RunConfig& asked, const Registry& r
   if (!folder.empty()) config.data.cache = token_cache_beside(folder).string();
   Prepared prepared = prepare(config, registry, checkpoint || source,
                               source ? start_of_fork(*source, config) : folder);
+  const auto began = source ? run_of_checkpoint(source->checkpoint) : folder;
+  if (checkpoint || source) {
+    check_same_program(began, program_of(config.model, prepared.task.facts));
+  }
   const Datasets& datasets = prepared.datasets;
   Facts data;
   if (checkpoint || source) data = data_facts(*datasets.train, datasets.eval.get());

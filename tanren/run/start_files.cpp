@@ -2,6 +2,9 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/hash.h"
+#include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 #include "tanren/config/filled_keys.h"
 #include "tanren/data/text/tokenizer.h"
 
@@ -16,6 +19,8 @@ namespace {
 
 constexpr const char* kModel = "start.toml";
 constexpr const char* kTokenizer = "tokenizer";
+constexpr const char* kPackage = "package";
+constexpr const char* kScript = "TorchScript file";
 
 // Removes the tokenizer left by an earlier start that saved nothing, except for the files in
 // `kept`. Does nothing if the config names this folder, or a file in it, as its tokenizer.
@@ -36,21 +41,44 @@ void remove_stale(const fs::path& folder, const DataOptions& data, const Tokeniz
   if (fs::is_empty(folder)) fs::remove(folder);
 }
 
-std::string checksum_line(const GraphFacts& graph) {
-  return "checksum = \"" + graph.checksum + "\"\n";
+// The table of start.toml that holds the checksum of such a program, up to its digits.
+std::string table_of(const std::string& sort) {
+  return std::string("[") + (sort == kPackage ? "package" : "torchscript") + "]\nchecksum = \"";
+}
+
+std::optional<ModelProgram> kept_program(const std::string& text) {
+  for (const char* sort : {kPackage, kScript}) {
+    const std::string table = table_of(sort);
+    const size_t place = text.find(table);
+    if (place == std::string::npos) continue;
+    const size_t begin = place + table.size();
+    return ModelProgram{sort, text.substr(begin, text.find('"', begin) - begin)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
+std::optional<ModelProgram> program_of(const ModelOptions& model, const TaskFacts& task) {
+  if (task.graph) return ModelProgram{kPackage, task.graph->checksum};
+  const bool is_package = model.kind == "package";
+  if (model.path.empty() || (!is_package && model.kind != "torchscript")) return std::nullopt;
+  const fs::path path = model.path, file = is_package ? path / "manifest.json" : path;
+  std::error_code none;
+  if (!fs::is_regular_file(file, none)) return std::nullopt;
+  return ModelProgram{is_package ? kPackage : kScript, hash_text(content_hash(read_file(file)))};
+}
+
 void keep_start(const fs::path& folder, const RunConfig& asked, const ModelOptions& filled,
-                const TaskFacts& task, const DataInfo& train) {
+                const std::optional<ModelProgram>& program, const DataInfo& train) {
   const std::string keys = filled_keys(asked.model, filled);
   std::string text;
   if (!keys.empty()) {
     text = "# What model.from_hf gave; read instead of it when the run resumes.\n" + keys;
   }
-  if (task.graph) {
-    text += "# The package that the run goes on with.\n[package]\n" + checksum_line(*task.graph);
+  if (program) {
+    text += "# The " + program->sort + " that the run goes on with.\n" + table_of(program->sort) +
+            program->checksum + "\"\n";
   }
   if (text.empty()) {
     fs::remove(folder / kModel);
@@ -64,19 +92,15 @@ void keep_start(const fs::path& folder, const RunConfig& asked, const ModelOptio
   remove_stale(folder / kTokenizer, asked.data, files);
 }
 
-void check_same_graph(const fs::path& folder, const TaskFacts& task) {
+void check_same_program(const fs::path& folder, const std::optional<ModelProgram>& program) {
   std::error_code none;
-  if (!task.graph || !fs::exists(folder / kModel, none)) return;
-  const std::string text = read_file(folder / kModel);
-  if (text.find("[package]\n") == std::string::npos) return;
-  if (text.find(checksum_line(*task.graph)) != std::string::npos) return;
-  throw ConfigError("[run] " + folder.string() +
-                    " began with another package than the one in model.path, whose "
-                    "checksum is " +
-                    task.graph->checksum +
-                    "; put the first one back, or start anew with "
-                    "model.init_from = \"" +
-                    folder.string() + "\" and another run.name or --out");
+  if (!program || folder.empty() || !fs::exists(folder / kModel, none)) return;
+  const auto kept = kept_program(read_file(folder / kModel));
+  if (!kept || kept->checksum == program->checksum) return;
+  throw ConfigError(fmt::format(
+      "[run] {0} began with the {1} of checksum {2}, and the {3} in model.path has {4}; put the "
+      "first one back, or start anew with model.init_from = \"{0}\" and another run.name or --out",
+      folder.string(), kept->sort, one_line(kept->checksum), program->sort, program->checksum));
 }
 
 Pretrained take_start(const fs::path& folder, RunConfig& config) {

@@ -2,6 +2,7 @@
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/testing.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/forecast/fit_memory.h"
 #include "tanren/forecast/memory_forecast.h"
@@ -455,6 +456,67 @@ TEST_F(SharedTest, memory_that_tasks_of_a_factory_share_is_trained_by_no_forecas
   EXPECT_TRUE(at::equal(weight, before));
   EXPECT_FALSE(fitted.prediction);
   EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("or a tensor of it"));
+}
+
+// Its task takes 3 samples at least.
+class LeastTest : public UntraceableTest {
+ protected:
+  Task make(const RunConfig& config) const override {
+    Task task = UntraceableTest::make(config);
+    task.facts.least_samples = 3;
+    task.phases.front().forward = [inner = task.phases.front().forward](const Batch& batch) {
+      EXPECT_GE(batch["inputs"].size(0), 3);
+      return inner(batch);
+    };
+    return task;
+  }
+  FitInput three(const RunConfig& config) const {
+    FitInput given = input(config);
+    given.least_samples = 3;
+    return given;
+  }
+};
+
+TEST_F(LeastTest, steps_of_3_and_6_samples_tell_the_peak_of_every_microbatch) {
+  const FitInput given = three(config_);
+  for (const int64_t microbatch : {16, 8, 5, 3}) {
+    config_.batch.microbatch = microbatch;
+    const Tried tried = try_config(given, config_);
+    EXPECT_EQ(tried.prediction.how, "two steps of 3 and 6 samples");
+    const double expected = dry_peak(tried.plan);
+    EXPECT_NEAR(static_cast<double>(tried.prediction.peak_bytes), expected, 0.01 * expected)
+        << microbatch;
+  }
+  config_.batch.microbatch = 0;
+  const FitInput free = three(config_);
+  const MemoryForecast forecast = memory_forecast(free, fit_memory(free));
+  ASSERT_EQ(forecast.rows.size(), 4u);  // 3, 4, 8, 16
+  EXPECT_EQ(forecast.rows.front().microbatch, 3);
+}
+
+// 64 = 9 · 7 + 1, and one sample is too few.
+TEST_F(LeastTest, no_microbatch_has_fewer_the_last_one_included) {
+  config_.model.hidden_size = 128;
+  config_.batch.global_batch = "64";
+  RunConfig config = config_;
+  config.batch.microbatch = 7;
+  const FitInput given = three(config);
+  const int64_t needs = taken(try_config(given, config).prediction.peak_bytes);
+  config.memory.limit = std::to_string(smallest_limit(needs) << 20);
+  config.asked.insert("memory.limit");
+  ASSERT_TRUE(try_config(three(config), config).fits);
+  config.batch.microbatch = 8;
+  ASSERT_FALSE(try_config(three(config), config).fits);
+  config.batch.microbatch = 0;
+  EXPECT_EQ(fit_memory(three(config)).plan.batch.microbatch, 6);
+}
+
+TEST_F(LeastTest, the_refusal_says_that_the_model_takes_no_fewer) {
+  set_cpu_memory_limit(int64_t{8} << 30);  // the real steps keep to it
+  config_.memory.limit = std::to_string(5 << 20);
+  config_.asked.insert("memory.limit");
+  const std::string text = error_of<LimitError>([&] { fit_memory(three(config_)); });
+  EXPECT_THAT(text, HasSubstr("a step needs with 3 samples at once (the model takes no fewer)"));
 }
 
 TEST_F(FitTest, the_forecast_grows_with_samples_and_tokens_and_names_what_needs_less) {

@@ -5,19 +5,26 @@
 #include "tests/support/rank_run.h"
 #include "tests/support/token_data.h"
 
+#include "tanren/anatomy/rehearsal.h"
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/forecast/model_table.h"
+#include "tanren/forecast/predict.h"
 #include "tanren/interop/described_task.h"
 #include "tanren/interop/model_description.h"
 #include "tanren/interop/python_folder.h"
 #include "tanren/interop/whole_model.h"
 #include "tanren/memory/cpu_allocator.h"
+#include "tanren/predict/described_model.h"
+#include "tanren/run/start_files.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <functional>
 #include <regex>
 #include <tuple>
+#include <vector>
 
 namespace tanren::testing {
 namespace {
@@ -138,11 +145,48 @@ TEST_F(PackageRun, goes_on_with_its_own_package_alone) {
   const nlohmann::json own = hand_manifest({}, package);
   nlohmann::json other = own;
   other["class"] = "OtherModel";
+  const std::string of_own = program_of(config.model)->checksum;
   write_manifest(package, other);
-  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { go(config, "run"); }),
-                         "start anew with model.init_from");
+  const std::string of_other = program_of(config.model)->checksum;
+  const std::filesystem::path run = folder_.path() / "run";
+  auto fork = config;
+  fork.run.fork_from = run.string();
+  const std::vector<std::function<void()>> uses = {
+      [&] { go(config, "run"); },
+      [&] { go(fork, "fork"); },
+      [&] { plan_only(config, test_registry(), run); },
+      [&] { plan_only(fork, test_registry()); },
+      [&] {
+        evaluate_checkpoint(config, chosen_checkpoint(config, run), test_registry(), nullptr);
+      },
+      [&] {
+        const auto last = latest_checkpoint(run / "checkpoints");
+        const Rehearsal of_rates(config, {}, open_datasets(config.data, {}), {}, last.value());
+      },
+      [&] { described_model(run, {"model.path=" + config.model.path}, test_registry()); }};
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const std::string text = error_of<ConfigError>(uses[i]);
+    TANREN_EXPECT_CONTAINS(text, "run began with the package of checksum " + of_own +
+                                     ", and the package in model.path has " + of_other);
+    TANREN_EXPECT_CONTAINS(text, "start anew with model.init_from");
+    EXPECT_EQ(text.find('\n'), std::string::npos) << i;
+  }
   write_manifest(package, own);
+  for (const size_t i : {1, 2, 3, 5, 6}) EXPECT_NO_THROW(uses[i]()) << i;
   EXPECT_EQ(go(config, "run").loop.ending, Ending::finished);
+}
+
+// Its module would give what hangs on that term alone no gradient.
+TEST_F(PackageRun, refuses_a_term_that_the_config_gives_the_weight_0) {
+  auto config = config_of({});
+  config.objectives["loss"].weights["activity"] = 0;
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { go(config, "run"); }),
+                         "objectives.loss.weights gives activity the weight 0");
+}
+
+TEST_F(PackageRun, has_no_table_of_layers) {
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { model_table(config_of({}), {}); }),
+                         "a package is not loaded in a dry run; a table of layers");
 }
 
 TEST_F(PackageRun, plans_the_precision_of_the_graph_and_says_what_it_is) {
@@ -216,6 +260,28 @@ class PackageShortage : public PackageRun {
     uninstall_cpu_allocator();
   }
 };
+
+class PackagePeak : public PackageShortage {};
+
+// Its graph refuses a batch of one sample.
+TEST_F(PackagePeak, of_one_that_takes_2_samples_at_least_is_that_of_the_same_with_1) {
+  auto config = config_of({});
+  config.memory.limit = "8GiB";
+  config.batch.microbatch = 4;
+  const TinyRun run(config);
+  const TokenData data(38);
+  const auto peak = [&](int64_t least, const std::string& how) {
+    nlohmann::json manifest = hand_manifest({}, config.model.path);
+    manifest["sizes"]["batch"]["min"] = least;
+    write_manifest(config.model.path, manifest);
+    const StepPredictor predictor([&] { return package_task(config.model.path); }, data);
+    const MemoryPrediction prediction = predictor.step(run.parts.plan);
+    EXPECT_EQ(prediction.how, how);
+    return static_cast<double>(prediction.peak_bytes);
+  };
+  const double expected = peak(1, "two steps of 1 and 2 samples");
+  EXPECT_NEAR(peak(2, "two steps of 2 and 4 samples"), expected, 0.01 * expected);
+}
 
 // Each allocation of the second step fails once: a refusal inside the graph comes out of it as
 // another error, which must still be recovered from.

@@ -6,6 +6,7 @@
 #include "tanren/base/loss_seeds.h"
 #include "tanren/base/testing.h"
 #include "tanren/dry/dry_scope.h"
+#include "tanren/interop/model_description.h"
 #include "tanren/model/package.h"
 
 #include <gtest/gtest.h>
@@ -148,6 +149,40 @@ TEST_F(PackageTask, leaves_its_buffers_when_a_call_fails) {
   const auto buffers = task.module->named_buffers();
   EXPECT_EQ(buffers["norm.num_batches_tracked"].item<int64_t>(), 0);
   EXPECT_EQ(buffers["norm.running_mean"].abs().sum().item<double>(), 0);
+}
+
+TEST_F(PackageTask, refuses_predictions_that_are_not_as_its_manifest_says) {
+  const Task task = package_task(write({.name = "odd"}));
+  const at::NoGradGuard no_grad;
+  const auto predict = [&](const std::vector<int64_t>& samples) {
+    return task.predict(TokenData(38).collate(samples).batch);
+  };
+  const auto refused = [&](const std::vector<int64_t>& samples) {
+    return error_of<ConfigError>([&] { predict(samples); });
+  };
+  TANREN_EXPECT_CONTAINS(refused({0}),
+                         "output 0 of predict.so is Float [] on cpu, and cross_entropy wants "
+                         "float64 [] on cpu");
+  TANREN_EXPECT_CONTAINS(refused({0, 1}),
+                         "output 2 of predict.so is Double [46, 12] on cpu, and scores wants "
+                         "float64 [2, 12] on cpu");
+  TANREN_EXPECT_CONTAINS(refused({0, 1, 2}), "scores wants float64 [3, 23, 12] on cpu");
+  EXPECT_EQ(predict({0, 1, 2, 3}).outputs.sizes(), (std::vector<int64_t>{4, 23, 12}));
+}
+
+// What a run would write beside its weights, and no reader of them take.
+TEST_F(PackageTask, refuses_at_once_what_no_file_of_weights_can_hold) {
+  TANREN_EXPECT_CONTAINS(refusal([](nlohmann::json& m) { m["class"] = "a.Model"; }),
+                         "class is no name of a class");
+  const auto package = folder_.path() / "plain.package";
+  nlohmann::json manifest = hand_manifest({}, package);
+  manifest["class"] = "Größe";
+  write_manifest(package, manifest);
+  const Metadata metadata = describe_package({}, package_task(package).facts);
+  EXPECT_EQ(package_note(metadata, "model.tanren.safetensors")->class_name, "Größe");
+  write_file(package / "config.json", "{\"scale\": Infinity}");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { package_task(package); }),
+                         "config.json is no object of JSON, which has neither Infinity nor NaN");
 }
 
 TEST_F(PackageTask, loads_no_code_in_a_dry_run) {

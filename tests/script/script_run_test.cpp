@@ -14,7 +14,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <regex>
+#include <vector>
 
 namespace tanren::testing {
 namespace {
@@ -86,6 +88,31 @@ TEST_F(ScriptRun, goes_on_bitwise_after_a_stop_at_any_step) {
       EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name << ", stopped at " << step;
     }
   }
+}
+
+TEST_F(ScriptRun, goes_on_with_its_own_file_alone) {
+  auto config = config_of(script_classifier());
+  config.checkpoint.every = 1;
+  auto first = config;
+  first.run.stop_after = 2;
+  EXPECT_EQ(go(first, "run").loop.ending, Ending::stopped);
+  const std::string own = read_file(config.model.path);
+  script_classifier("torch.relu(x)").save(config.model.path);
+  const std::filesystem::path run = folder_.path() / "run";
+  auto fork = config;
+  fork.run.fork_from = run.string();
+  const std::vector<std::function<void()>> uses = {
+      [&] { go(config, "run"); }, [&] { go(fork, "fork"); },
+      [&] { plan_only(config, test_registry(), run); },
+      [&] {
+        evaluate_checkpoint(config, chosen_checkpoint(config, run), test_registry(), nullptr);
+      }};
+  for (const auto& use : uses) {
+    TANREN_EXPECT_CONTAINS(error_of<ConfigError>(use),
+                           "run began with the TorchScript file of checksum ");
+  }
+  write_file(config.model.path, own);
+  EXPECT_EQ(go(config, "run").loop.ending, Ending::finished);
 }
 
 TEST_F(ScriptRun, says_in_its_plan_what_the_file_draws_and_how_its_memory_was_measured) {

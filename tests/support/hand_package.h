@@ -24,7 +24,7 @@
 namespace tanren::testing {
 
 struct HandPackage {
-  std::string name = "plain";  // or "norm", "half": which model the graph computes
+  std::string name = "plain";  // or "norm", "half", "odd": which model the graph computes
   std::string precision = "fp64";
   bool has_norm() const { return name == "norm"; }
   at::ScalarType dtype() const { return precision == "fp64" ? at::kDouble : at::kFloat; }
