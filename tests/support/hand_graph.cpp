@@ -1,8 +1,9 @@
 // A shared object with the functions that libtorch's loader of compiled graphs looks up, which
 // computes hand_model.h by operators of torch: packages are tested through the real loader on any
 // processor. Its own file name says which graph it is: train.so or predict.so; and its folder's
-// name which model: "norm.package" has a batch norm, "half.package" a hidden layer in fp16. When
-// predict.so of "exchanged.package" is loaded, the manifest beside it is written anew.
+// name which model: "norm.package" has a batch norm, "half.package" a hidden layer in fp16,
+// "half_norm.package" both. When predict.so of "exchanged.package" is loaded, the manifest beside
+// it is written anew.
 //
 // Inputs of train.so: embedding, unused, weight, bias, [scale, shift, mean, variance, count,] two
 // seeds, inputs, labels. Its outputs: two sums, [mean, variance, count,] and the gradients of
@@ -100,8 +101,8 @@ AOTIRuntimeError AOTInductorModelContainerCreateWithDevice(
   const std::string file = own_file();
   auto* graph = new HandGraph;
   graph->trains = is_in(file, "/train.so");
-  graph->has_norm = is_in(file, "/norm.package/");
-  graph->hidden = is_in(file, "/half.package/") ? at::kHalf : at::kFloat;
+  graph->has_norm = is_in(file, "norm.package/");
+  graph->hidden = is_in(file, "/half") ? at::kHalf : at::kFloat;
   if (!graph->trains && is_in(file, "/exchanged.package/")) {
     std::ofstream(file.substr(0, file.rfind('/')) + "/manifest.json", std::ios::app) << "\n";
   }
