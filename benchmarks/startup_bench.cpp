@@ -3,6 +3,7 @@
 // memory as counted by the kernel.
 //   startup_bench [pairs] [alone|ranks]
 #include "benchmarks/paired.h"
+#include "benchmarks/whole_process.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -10,42 +11,10 @@
 #include <string>
 #include <vector>
 
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 namespace {
 
-struct Usage {
-  double seconds = 0, megabytes = 0;
-};
-
-Usage run(const std::vector<std::string>& command) {
-  Usage usage;
-  rusage counted{};
-  usage.seconds = tanren::bench::seconds([&] {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      std::vector<char*> argv;
-      argv.reserve(command.size() + 1);
-      for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-      argv.push_back(nullptr);
-      const int null = ::open("/dev/null", O_WRONLY);
-      ::dup2(null, STDOUT_FILENO);
-      ::execv(argv[0], argv.data());
-      ::_exit(127);
-    }
-    int status = 0;
-    ::wait4(child, &status, 0, &counted);
-    if (status != 0) {
-      std::fprintf(stderr, "%s failed\n", command[0].c_str());
-      std::exit(1);
-    }
-  });
-  usage.megabytes = static_cast<double>(counted.ru_maxrss) / 1024;
-  return usage;
-}
+using tanren::bench::run_whole;
+using tanren::bench::Usage;
 
 // From the launcher's start to the end of all ranks, which takes a little longer than the first
 // step.
@@ -58,7 +27,7 @@ void measure_ranks(int pairs, const std::string& config, const std::string& out)
          {std::string("run"), config, std::string("--quiet"), std::string("--out"), out}) {
       command.push_back(word);
     }
-    return run(command).seconds;
+    return run_whole(command).seconds;
   };
   const auto one = [&] { return seconds_of({}); };
   tanren::bench::print("tanren run / itself (the A/A spread)",
@@ -87,12 +56,12 @@ int main(int argc, char** argv) {
   Usage ours, bare;
   const auto tanren = [&] {
     std::filesystem::remove_all(folder / "run");
-    ours =
-        run({TANREN_BINARY, "run", config.string(), "--quiet", "--out", (folder / "run").string()});
+    ours = run_whole(
+        {TANREN_BINARY, "run", config.string(), "--quiet", "--out", (folder / "run").string()});
     return ours.seconds;
   };
   const auto other = [&] {
-    bare = run({TANREN_BARE});
+    bare = run_whole({TANREN_BARE});
     return bare.seconds;
   };
   std::printf("%d pairs of whole processes\n", pairs);

@@ -206,6 +206,21 @@ TEST_F(Examples, table_learns_names_from_columns_of_any_unit_and_predicts_them) 
   EXPECT_NEAR(static_cast<double>(right) / all, summary["evaluate.accuracy"].get<double>(), 1e-9);
 }
 
+// As TorchScript: its package is for one kind of processor, and a compiler of C++ makes it.
+TEST_F(Examples, python_model_trains_without_python_and_goes_back_to_it) {
+  fs::copy_file(kExamples / "python_model/net.pt", temporary_.path() / "net.pt");
+  const auto summary = trained(kTanren, "python_model/run.toml");
+  ASSERT_TRUE(summary.is_object());
+  EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.2) << "knows nothing of the digits";
+  const auto evaluated = go(kTanren + " eval run --set model.path=net.pt --json");
+  ASSERT_EQ(evaluated.code, 0) << evaluated.output;
+  EXPECT_EQ(nlohmann::json::parse(evaluated.output)["evaluate.accuracy"],
+            summary["evaluate.accuracy"]);
+  const auto converted = go(kTanren + " convert run mixer");
+  ASSERT_EQ(converted.code, 0) << converted.output;
+  EXPECT_TRUE(fs::exists(temporary_.path() / "mixer/model.pth"));
+}
+
 TEST_F(Examples, text_learns_from_the_sources_on_this_machine_and_goes_on_from_a_prompt) {
   const auto summary = trained(kTanren, "text/run.toml");
   ASSERT_TRUE(summary.is_object());

@@ -10,8 +10,8 @@
 It needs torch 2.11.0, safetensors and a C++ compiler. A package is for the torch, the kind of device and the processor
 that it was made with.
 """
-import contextlib, copy, ctypes, dataclasses, fnmatch, json, math, os, pathlib, platform, re, shutil, subprocess, sys
-import tempfile, time, traceback
+import contextlib, copy, ctypes, dataclasses, fnmatch, json, math, os, pathlib, platform, re, shutil, signal, subprocess
+import sys, tempfile, threading, time, traceback
 import torch
 if torch.__version__.split("+", maxsplit=1)[0] != "2.11.0":  # what follows is torch's private part, too
     raise ImportError(f"[package] this is torch {torch.__version__}, tanren's libtorch is 2.11.0; "
@@ -77,12 +77,18 @@ def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges
     tokenizer  a tokenizer of transformers, saved beside the model's config
     """
     path = pathlib.Path(path)
+    remove_left(path)
     if path.exists():
         check_replaceable(path)
     parts = Parts(model, loss, example, precision, dynamic or {}, ranges or {}, values or {}, metrics, targets, freeze)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Whole or absent: written beside the target, renamed at the end.
-    folder = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    with unwound_by_sigterm():
+        write_beside(path, parts, tokenizer)
+
+def write_beside(path, parts, tokenizer):
+    """Whole or absent: written beside the target, renamed at the end. No file of an older package is written to, so
+    that a process goes on with the one that it has loaded."""
+    folder = beside(path)
     try:
         with parts.modes():
             write(parts, folder, tokenizer)
@@ -91,12 +97,13 @@ def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges
             os.chmod(file, 0o755 if file.is_dir() else 0o644)
         if path.exists():
             check_replaceable(path)
-            old = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-            os.rename(path, old / "old")
+            old = beside(path)
             try:
+                os.rename(path, old / "old")
                 os.rename(folder, path)
             except BaseException:
-                os.rename(old / "old", path)
+                if not path.exists():
+                    os.rename(old / "old", path)
                 raise
             finally:
                 if path.exists():
@@ -105,6 +112,52 @@ def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges
             os.rename(folder, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+def beside(path):
+    """A new folder beside `path`, named after this process."""
+    prefix = f".{path.name}.{platform.node()}-{os.getpid()}."
+    return pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+
+def remove_left(path):
+    """Removes the folders that exports of `path` have left which were killed on this machine."""
+    name = re.compile(re.escape(f".{path.name}.{platform.node()}-") + r"([1-9][0-9]*)\.[^.]*")
+    for folder in path.parent.iterdir() if path.parent.is_dir() else ():
+        match = name.fullmatch(folder.name)
+        if not match or is_running(int(match.group(1))):
+            continue
+        if (folder / "old").exists() and not path.exists():  # killed between its two renames
+            os.rename(folder / "old", path)
+        shutil.rmtree(folder, ignore_errors=True)
+
+def is_running(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        pass
+    return True
+
+@contextlib.contextmanager
+def unwound_by_sigterm():
+    """SIGTERM would end the process at once: within, it first raises, as SIGINT does, so that files are removed."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    has_come = False
+    def unwind(*_):
+        nonlocal has_come
+        if not has_come:  # a second one does not disturb the removal
+            has_come = True
+            raise SystemExit(128 + signal.SIGTERM)
+    signal.signal(signal.SIGTERM, unwind)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if has_come:
+            signal.raise_signal(signal.SIGTERM)
 
 def check_replaceable(path):
     try:

@@ -14,8 +14,13 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
 
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <utility>
+
+#include <sys/stat.h>
 
 namespace tanren {
 
@@ -80,6 +85,27 @@ class GraphBackward : public torch::autograd::Node {
   bool is_used_ = false;
 };
 
+// Whether this process has mapped the file itself. dlopen knows code by its name: of a package that
+// was exported anew it gives the older code, if this process has ever loaded that.
+bool is_mapped(const fs::path& file) {
+  struct stat status {};
+  std::error_code error;
+  const std::string name = fs::canonical(file, error).string();
+  if (error || ::stat(name.c_str(), &status) != 0) return false;
+  std::ifstream maps("/proc/self/maps");
+  if (!maps) return true;  // a system that does not tell
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::string range, rights, offset, device, path;
+    ino_t inode = 0;
+    words >> range >> rights >> offset >> device >> inode >> std::ws;
+    std::getline(words, path);
+    // Some layered file systems have other numbers here: there the name tells.
+    if (inode == status.st_ino || path == name) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 int64_t num_refusals(at::Device device) {
@@ -117,7 +143,12 @@ torch::inductor::AOTIModelContainerRunner& CompiledGraph::loaded(c10::DeviceInde
                              "a machine like this one",
                              file_.string(), line_of_current())));
   }
-  return *runner_;
+  if (is_mapped(file_)) return *runner_;
+  runner_.reset();
+  throw ConfigError(
+      one_line(fmt::format("[model] {} was exported anew, and this process holds the older code; "
+                           "start the program again",
+                           file_.string())));
 }
 
 std::vector<at::Tensor> CompiledGraph::run(std::vector<at::Tensor> inputs) {

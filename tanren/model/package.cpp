@@ -103,6 +103,7 @@ class Package {
     read_weights();
     train_ = std::make_unique<CompiledGraph>(folder_ / "train.so", manifest_.device);
     predict_ = std::make_unique<CompiledGraph>(folder_ / "predict.so", manifest_.device);
+    check_package_stays(text, file);
   }
 
   const PackageManifest& manifest() const { return manifest_; }

@@ -80,4 +80,11 @@ void check_package_files(const PackageManifest& manifest, const fs::path& packag
   }
 }
 
+void check_package_stays(const std::string& manifest, const fs::path& file) {
+  std::error_code none;
+  if (fs::is_regular_file(file, none) && read_file(file) == manifest) return;
+  throw ConfigError(one_line("[model] " + file.string() +
+                             " was exchanged while its package was loaded; start again"));
+}
+
 }  // namespace tanren

@@ -22,5 +22,8 @@ void check_package_host(const PackageManifest& manifest, const PackageHost& host
                         const std::string& package);
 // ConfigError for a file of the manifest that is missing, or has other bytes.
 void check_package_files(const PackageManifest& manifest, const std::filesystem::path& package);
+// ConfigError if `file` no longer holds the `manifest` that was read. An export renames whole
+// folders, so what was read between belongs to the manifest if that is still there afterwards.
+void check_package_stays(const std::string& manifest, const std::filesystem::path& file);
 
 }  // namespace tanren

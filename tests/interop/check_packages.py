@@ -7,7 +7,8 @@ For each model: tanren_export makes a package, and `tanren run`, without Python 
 train it for 20 steps on the same batches; the losses must agree to 1e-5, in bf16 to 1e-2. Then `tanren convert`
 writes the trained weights, which the Python class must load strictly; its outputs must equal those of PyTorch's
 training to 1e-5 of their size, its loss that of `tanren eval`. One package takes any number of samples and
-tokens. Two models are trained as TorchScript, too. What tanren_export refuses is refused with its reason.
+tokens. Two models are trained as TorchScript, too. What tanren_export refuses is refused with its reason. An export
+that is stopped leaves nothing, or what the next one removes.
 
 Called by tests/interop/run, which provides the packages.
 """
@@ -15,6 +16,7 @@ Called by tests/interop/run, which provides the packages.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,11 +28,13 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "python"))
+PYTHON = str(Path(__file__).parents[2] / "python")
+sys.path.insert(0, PYTHON)
 import tanren_export as te  # noqa: E402
 
 STEPS, BATCH, SAMPLES = 20, 4, 20
 TOKENS, LONGEST, VOCAB, CLASSES = 12, 64, 40, 3
+COUNTS, LENGTHS = (1, 2, 3, 7), (8, 33, LONGEST)
 
 CONFIG = """
 [run]
@@ -274,24 +278,28 @@ def check(case, binary, folder):
     evaluated = abs(said - loss) / loss
     expect(trained < most, f"{name}: outputs after {STEPS} steps differ by {trained:.1e}")
     expect(evaluated < most, f"{name}: tanren's evaluation and Python's differ by {evaluated:.1e}")
+    sizes = ""
     if case.dynamic and case.precision == "fp32":
-        check_sizes(case, binary, folder, begun)
+        worst = check_sizes(case, binary, folder, begun)
+        sizes = f", at {COUNTS} samples of {LENGTHS} tokens losses within {worst:.1e}"
     shutil.rmtree(folder)
     print(
         f"[interop] {name}: {STEPS} losses within {losses:.1e} of PyTorch's, opened in Python: "
-        f"outputs within {trained:.1e} of its own training, loss within {evaluated:.1e} of ours"
+        f"outputs within {trained:.1e} of its own training, loss within {evaluated:.1e} of ours{sizes}"
     )
 
 
 def check_sizes(case, binary, folder, begun):
-    for samples in (1, 2, 3, 7):
-        for tokens in (8, 33, LONGEST):
+    worst = 0.0
+    for samples in COUNTS:
+        for tokens in LENGTHS:
             what = f"{samples}x{tokens}"
             model, data = case.make(), case.data(2 * samples, tokens)
             model.load_state_dict(begun)
             ours = trained_by_tanren(binary, folder, what, PACKAGE, data, steps=2, size=samples)
             theirs = trained_by_pytorch(case, model, data, steps=2, size=samples)
-            apart(ours, theirs, f"{type(case).__name__} {what}", 1e-5)
+            worst = max(worst, apart(ours, theirs, f"{type(case).__name__} {what}", 1e-5))
+    return worst
 
 
 class OneTerm(Own):
@@ -550,6 +558,35 @@ def check_refusals(folder):
     print(f"[interop] tanren_export refuses {len(cases) + 4} wrong inputs, and leaves nothing")
 
 
+STOPPED = """
+import sys
+import torch
+sys.path.insert(0, sys.argv[1])
+import tanren_export as te
+def loss(model, batch):
+    return te.Terms(None, size=te.Sum(model(batch["inputs"]).square().sum()))
+te.export(torch.nn.Linear(3, 2), loss, {"inputs": torch.randn(2, 3)}, sys.argv[2])
+"""
+
+
+def check_stopped(folder):
+    folder.mkdir()
+    package = folder / "net.package"
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+        command = [sys.executable, "-c", STOPPED, PYTHON, str(package)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as export:
+            while "compiling" not in (line := export.stderr.readline()):
+                expect(line, "an export ended before it compiled anything")
+            export.send_signal(number)
+            export.wait()
+        expect(export.returncode == -number, f"signal {number} ended an export with {export.returncode}")
+        left = [each.name for each in folder.iterdir()]
+        expect(bool(left) == (number == signal.SIGKILL), f"after signal {number} lie {left}")
+    refused("precision = 'int8'", lambda: te.export(Base(), summed_loss, {}, package, precision="int8"))
+    expect(not list(folder.iterdir()), "what a killed export leaves was not removed by the next one")
+    print("[interop] tanren_export leaves nothing when it is stopped, and removes what a killed one left")
+
+
 def main():
     binary, folder, names = Path(sys.argv[1]).resolve(), Path(sys.argv[2]), sys.argv[3:]
     torch.set_num_threads(1)
@@ -558,6 +595,8 @@ def main():
         check_traced()
     if not names or "refusals" in names:
         check_refusals(folder / "refusals")
+    if not names or "stopped" in names:
+        check_stopped(folder / "stopped")
     for case in (Own(), Bert(), BertBf16(), Gpt2(), Resnet()):
         if not names or type(case).__name__ in names:
             check(case, binary, folder / type(case).__name__)

@@ -17,6 +17,7 @@
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/predict/described_model.h"
 #include "tanren/run/start_files.h"
+#include "tanren/train/evaluate.h"
 
 #include <gtest/gtest.h>
 
@@ -132,6 +133,109 @@ TEST_F(PackageRun, goes_on_bitwise_after_a_stop_at_any_step) {
     for (const auto& [name, tensor] : weights(folder)) {
       EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name << ", stopped at " << step;
     }
+  }
+}
+
+TEST_F(PackageRun, trains_around_frozen_parameters_as_the_module) {
+  auto config = config_of({});
+  config.model.freeze = {"hidden.*"};
+  const TokenData data(38);
+  const Task task = hand_task({});
+  for (const auto& item : task.module->named_parameters()) {
+    if (item.key().starts_with("hidden.")) item.value().set_requires_grad(false);
+  }
+  TinyRun module(config, &data, task);
+  module.steps(5);
+  config.batch.microbatch = 3;
+  TinyRun package(config, &data, std::nullopt);
+  package.steps(5);
+  EXPECT_LT(relative(package.weights(), module.weights()), 1e-10);
+  const auto trained = package.state.task.module->named_parameters();
+  const TensorMap begun = hand_values({});
+  EXPECT_TRUE(at::equal(trained["hidden.weight"], begun.at("hidden.weight")));
+  EXPECT_FALSE(at::equal(trained["embedding.weight"], begun.at("embedding.weight")));
+}
+
+TEST_F(PackageRun, averages_and_evaluates_in_between_as_the_module) {
+  const HandPackage options{.name = "norm"};
+  auto config = config_of(options);
+  config.batch.microbatch = 3;
+  config.average.kind = "ema";
+  config.average.buffers = "average";
+  const TokenData data(38);
+  TinyRun package(config, &data, std::nullopt), module(config, &data, hand_task(options));
+  const auto evaluated = [&](TinyRun& run) {
+    run.step();
+    const EvaluationReport report = evaluate(run.state, run.parts, data);
+    EXPECT_TRUE(report.averaged);
+    return report.values.front().second;
+  };
+  for (int i = 0; i < 5; ++i) EXPECT_NEAR(evaluated(package), evaluated(module), 1e-10) << i;
+  EXPECT_LT(relative(package.weights(), module.weights()), 1e-10);
+  const TensorMap expected = module.state.average_state().tensors;
+  const TensorMap averages = package.state.average_state().tensors;
+  EXPECT_EQ(averages.size(), expected.size());
+  for (const auto& [name, tensor] : averages) {
+    EXPECT_LT((tensor - expected.at(name)).norm().item<double>(), 1e-10) << name;
+  }
+}
+
+// The weights of a run in fp16 say little: its updates are compared.
+TEST_F(PackageRun, skips_what_overflows_as_the_module_and_leaves_no_trace) {
+  const HandPackage options{.name = "half_norm", .precision = "fp16"};
+  auto config = config_of(options);
+  config.batch.microbatch = 3;
+  config.precision.mode = "fp16";
+  config.precision.initial_scale = "67108864";  // 2^26: the first attempts overflow
+  config.optimizer.kind = "sgd";
+  const TokenData data(38);
+  TinyRun package(config, &data, std::nullopt), module(config, &data, hand_task(options));
+  const at::Tensor begun = package.weights();
+  EXPECT_EQ(package.step().objectives[0].verdict.cause, Cause::overflow);
+  EXPECT_EQ(module.step().objectives[0].verdict.cause, Cause::overflow);
+  EXPECT_TRUE(at::equal(package.weights(), begun));
+  const TensorMap values = hand_values(options);
+  for (const auto& item : package.state.task.module->named_buffers()) {
+    EXPECT_TRUE(at::equal(item.value(), values.at(item.key()))) << item.key();
+  }
+  const auto skips_until_applied = [](TinyRun& run, int count) {
+    int skips = 0;
+    for (int applied = 0; applied < count && skips < 40;) {
+      ++(run.step().objectives[0].verdict.action == Action::apply ? applied : skips);
+    }
+    return skips;
+  };
+  EXPECT_EQ(skips_until_applied(package, 5), skips_until_applied(module, 5));
+  EXPECT_EQ(package.objective().step, 5);
+  EXPECT_EQ(package.objective().scaler.scale(), module.objective().scaler.scale());
+  EXPECT_LT(relative(package.weights() - begun, module.weights() - begun), 0.02);
+}
+
+TEST_F(PackageRun, goes_on_bitwise_with_averages_a_loss_scale_and_evaluations) {
+  auto config = config_of({.name = "half_norm", .precision = "fp16"});
+  config.precision.mode = "fp16";
+  config.precision.initial_scale = "67108864";
+  config.precision.growth_interval = 3;
+  config.average.kind = "ema";
+  config.data.eval = config.data.train;
+  config.evaluate.every = 2;
+  config.checkpoint.every = 2;
+  EXPECT_GT(go(config, "whole").summary.skipped_steps, 0);
+  auto first = config;
+  first.run.stop_after = 3;
+  EXPECT_EQ(go(first, "stopped").loop.ending, Ending::stopped);
+  EXPECT_EQ(go(config, "stopped").loop.ending, Ending::finished);
+  expect_same("whole", "stopped");
+  const auto last = [&](const std::string& folder) {
+    return read_checkpoint(latest_checkpoint(folder_.path() / folder / "checkpoints").value());
+  };
+  const auto expected = last("whole"), got = last("stopped");
+  for (const auto& [name, tensor] : expected.model.tensors) {
+    EXPECT_TRUE(at::equal(got.model.tensors.at(name), tensor)) << name;
+  }
+  EXPECT_GT(expected.average.tensors.size(), 0u);
+  for (const auto& [name, tensor] : expected.average.tensors) {
+    EXPECT_TRUE(at::equal(got.average.tensors.at(name), tensor)) << name;
   }
 }
 

@@ -232,6 +232,28 @@ TEST_F(PackageTask, tells_why_its_code_cannot_be_opened) {
   TANREN_EXPECT_CONTAINS(text, "too short");  // dlopen's words
 }
 
+// An export renames folders and writes no file in place.
+TEST_F(PackageTask, goes_on_with_the_code_that_it_loaded_when_it_is_exported_anew) {
+  const auto package = write();
+  const Task task = package_task(package);
+  const auto loss = [&] { return task.phases[0].forward(batch())[0].sum.item<double>(); };
+  const double before = loss();
+  const auto other = folder_.path() / "other", old = folder_.path() / "old";
+  const auto exported = write_hand_package(other);
+  std::filesystem::rename(package, old);
+  std::filesystem::rename(exported, package);
+  std::filesystem::remove_all(old);
+  EXPECT_EQ(loss(), before);
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { package_task(package); }),
+                         "this process holds the older code");
+}
+
+TEST_F(PackageTask, is_refused_if_it_is_exchanged_while_it_is_loaded) {
+  const auto package = write({.name = "exchanged"});
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { package_task(package); }),
+                         "manifest.json was exchanged while its package was loaded");
+}
+
 TEST_F(PackageTask, refuses_batches_that_its_graph_does_not_take) {
   const Task task = package_task(write());
   const auto refused = [&](const std::string& field, const at::Tensor& value) {

@@ -1,8 +1,10 @@
 // A shared object with the functions that libtorch's loader of compiled graphs looks up, which
 // computes hand_model.h by operators of torch: packages are tested through the real loader on any
 // processor. Its own file name says which graph it is: train.so or predict.so; and its folder's
-// name which model: "norm.package" has a batch norm, "half.package" a hidden layer in fp16, and the
-// outputs of predict.so in "odd.package" are wrong for batches of 1, 2 and 3 samples.
+// name which model: "norm.package" has a batch norm, "half.package" a hidden layer in fp16,
+// "half_norm.package" both. The outputs of predict.so in "odd.package" are wrong for batches of 1,
+// 2 and 3 samples. When predict.so of "exchanged.package" is loaded, the manifest beside it is
+// written anew.
 //
 // Inputs of train.so: embedding, unused, weight, bias, [scale, shift, mean, variance, count,] two
 // seeds, inputs, labels. Its outputs: two sums, [mean, variance, count,] and the gradients of
@@ -18,6 +20,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -105,9 +108,12 @@ AOTIRuntimeError AOTInductorModelContainerCreateWithDevice(
   const std::string file = own_file();
   auto* graph = new HandGraph;
   graph->trains = is_in(file, "/train.so");
-  graph->has_norm = is_in(file, "/norm.package/");
+  graph->has_norm = is_in(file, "norm.package/");
   graph->is_odd = is_in(file, "/odd.package/");
-  graph->hidden = is_in(file, "/half.package/") ? at::kHalf : at::kFloat;
+  graph->hidden = is_in(file, "/half") ? at::kHalf : at::kFloat;
+  if (!graph->trains && is_in(file, "/exchanged.package/")) {
+    std::ofstream(file.substr(0, file.rfind('/')) + "/manifest.json", std::ios::app) << "\n";
+  }
   *container_handle = reinterpret_cast<AOTInductorModelContainerHandle>(graph);
   return AOTI_RUNTIME_SUCCESS;
 }

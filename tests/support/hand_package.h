@@ -24,9 +24,10 @@
 namespace tanren::testing {
 
 struct HandPackage {
-  std::string name = "plain";  // or "norm", "half", "odd": which model the graph computes
+  // "norm", "half", "half_norm", "odd": which model the graph computes.
+  std::string name = "plain";
   std::string precision = "fp64";
-  bool has_norm() const { return name == "norm"; }
+  bool has_norm() const { return name.ends_with("norm"); }
   at::ScalarType dtype() const { return precision == "fp64" ? at::kDouble : at::kFloat; }
 };
 
