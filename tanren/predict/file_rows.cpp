@@ -69,9 +69,9 @@ class ImageRows : public RowSource {
                         "; name a folder of JPEG or PNG files");
       }
       if (!others.empty() && !skips) {
-        const char* const are = others.size() == 1 ? "is" : "are";
+        const char* const are = others.size() == 1 ? "is no image" : "are no images";
         throw DataError(
-            fmt::format("[predict] {} holds {} that {} no images beside {}: {}; move them, or set "
+            fmt::format("[predict] {} holds {} that {} beside {}: {}; move them, or set "
                         "predict.broken = \"skip\"",
                         source.string(), counted(others.size(), "file"), are,
                         counted(names_.size(), "image"), first_few(others)));

@@ -336,7 +336,8 @@ TEST_F(Predict, of_images_refuses_a_mixed_folder_and_a_damaged_file_unless_they_
   make_images();
   train("images.toml");
   folder_.file("eval/notes.txt", "x");
-  expect("predict out eval", 2, {"no images beside 6 images: notes.txt", "predict.broken"});
+  expect("predict out eval", 2,
+         {"holds 1 file that is no image beside 6 images: notes.txt", "predict.broken"});
   folder_.file("eval/dog/1.png", "");
   fs::remove(at("eval/notes.txt"));
   expect("predict out eval", 2, {"[predict] eval/dog/1.png: "});
