@@ -23,7 +23,6 @@
 #include <set>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace tanren {
 

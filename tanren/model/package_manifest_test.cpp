@@ -66,9 +66,9 @@ TEST(PackageManifest, has_a_class_whose_name_steers_no_terminal) {
                            "\xe2\x81\xa5", "\xe2\x81\xaa", "\xc3\x9b"}) {
     EXPECT_TRUE(is_class_name(name)) << name;
   }
-  for (const char* name : {"", "a.b", "a b", "a\x1b[2J", "a\x7f", "a\xc2\x80", "a\xc2\x9b", "a\xc2\x9f",
-                           "\xe2\x80\xa8", "\xe2\x80\xaa", "\xe2\x80\xae", "\xe2\x81\xa6",
-                           "\xe2\x81\xa9z", "a\xff", "\xc3"}) {
+  for (const char* name : {"", "a.b", "a b", "a\x1b[2J", "a\x7f", "a\xc2\x80", "a\xc2\x9b",
+                           "a\xc2\x9f", "\xe2\x80\xa8", "\xe2\x80\xaa", "\xe2\x80\xae",
+                           "\xe2\x81\xa6", "\xe2\x81\xa9z", "a\xff", "\xc3"}) {
     EXPECT_FALSE(is_class_name(name)) << name;
   }
 }
