@@ -36,6 +36,7 @@ void Outlet::flush() {
       break;
     } else if (errno != EINTR) {
       closed_ = errno == EPIPE || errno == EIO;
+      lost_ = lost_ || !closed_;
       done = text_.size();
     }
   }

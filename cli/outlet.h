@@ -21,6 +21,7 @@ class Outlet {
   bool pending() const { return !text_.empty(); }
   bool full() const { return text_.size() > kMost; }
   bool closed() const { return closed_; }  // the reader is gone
+  bool lost() const { return lost_; }      // text was dropped that a reader waits for
   // Whether the last byte added ends a line; true if none was added.
   bool at_line_start() const { return at_line_start_; }
 
@@ -30,6 +31,7 @@ class Outlet {
   int descriptor_;
   std::string text_;
   bool closed_ = false;
+  bool lost_ = false;
   bool at_line_start_ = true;
 };
 

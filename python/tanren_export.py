@@ -10,8 +10,8 @@
 It needs torch 2.11.0, safetensors and a C++ compiler. A package is for the torch, the kind of device and the processor
 that it was made with.
 """
-import contextlib, copy, ctypes, dataclasses, fnmatch, json, math, os, pathlib, platform, re, shutil, signal, subprocess
-import sys, tempfile, threading, time, traceback
+import contextlib, copy, ctypes, dataclasses, fcntl, fnmatch, json, math, os, pathlib, platform, re, shutil, signal
+import subprocess, sys, tempfile, threading, time, traceback
 import torch
 if torch.__version__.split("+", maxsplit=1)[0] != "2.11.0":  # what follows is torch's private part, too
     raise ImportError(f"[package] this is torch {torch.__version__}, tanren's libtorch is 2.11.0; "
@@ -88,8 +88,7 @@ def export(model, loss, example, path, *, precision="fp32", dynamic=None, ranges
 def write_beside(path, parts, tokenizer):
     """Whole or absent: written beside the target, renamed at the end. No file of an older package is written to, so
     that a process goes on with the one that it has loaded."""
-    folder = beside(path)
-    try:
+    with beside(path) as folder:
         with parts.modes():
             write(parts, folder, tokenizer)
         os.chmod(folder, 0o755)
@@ -97,46 +96,86 @@ def write_beside(path, parts, tokenizer):
             os.chmod(file, 0o755 if file.is_dir() else 0o644)
         if path.exists():
             check_replaceable(path)
-            old = beside(path)
-            try:
+            with beside(path) as old:
                 os.rename(path, old / "old")
                 os.rename(folder, path)
-            except BaseException:
-                if not path.exists():
-                    os.rename(old / "old", path)
-                raise
-            finally:
-                if path.exists():
-                    shutil.rmtree(old)
         else:
             os.rename(folder, path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
+@contextlib.contextmanager
 def beside(path):
-    """A new folder beside `path`, named after this process."""
+    """A new folder beside `path`, removed at the end. It is locked meanwhile, so that other exports leave it: numbers
+    of processes say nothing to another container, or to another machine of the same disk."""
+    folder, lock = locked_folder(path)
+    try:
+        yield folder
+    finally:
+        with undisturbed():
+            try:
+                remove(folder, path)
+            finally:
+                os.close(lock)
+
+def locked_folder(path):
     prefix = f".{path.name}.{platform.node()}-{os.getpid()}."
-    return pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+    while True:
+        folder = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:  # another export took it for one that was left
+            continue
+        is_taken = False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # the same
+            is_taken = True
+        except OSError:  # a file system without locks, where nobody removes it
+            pass
+        if not is_taken and folder.exists():
+            return folder, lock
+        os.close(lock)
+
+def remove(folder, path):
+    """Removes a folder that was beside `path`. The older package in it is put back if `path` has none."""
+    if (folder / "old").exists() and not path.exists():  # ended between the two renames
+        os.rename(folder / "old", path)
+    shutil.rmtree(folder, ignore_errors=True)
 
 def remove_left(path):
-    """Removes the folders that exports of `path` have left which were killed on this machine."""
-    name = re.compile(re.escape(f".{path.name}.{platform.node()}-") + r"([1-9][0-9]*)\.[^.]*")
-    for folder in path.parent.iterdir() if path.parent.is_dir() else ():
-        match = name.fullmatch(folder.name)
-        if not match or is_running(int(match.group(1))):
-            continue
-        if (folder / "old").exists() and not path.exists():  # killed between its two renames
-            os.rename(folder / "old", path)
-        shutil.rmtree(folder, ignore_errors=True)
-
-def is_running(process):
+    """Removes the folders that exports of `path` have left which were killed on this machine: nobody locks them. What
+    cannot be read, locked or moved stays."""
+    name = re.compile(re.escape(f".{path.name}.{platform.node()}-") + r"[1-9][0-9]*\.[^.]*")
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # another user's
-        pass
-    return True
+        left = [each for each in path.parent.iterdir() if name.fullmatch(each.name)]
+    except OSError:
+        return
+    for folder in left:
+        with contextlib.suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove(folder, path)
+            finally:
+                os.close(lock)
+
+@contextlib.contextmanager
+def undisturbed():
+    """Signals that would raise within come afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in before:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 @contextlib.contextmanager
 def unwound_by_sigterm():

@@ -117,6 +117,7 @@ int LaunchedRanks::watch() {
   output_.take_rest();
   const int code = report();
   output_.write_rest(processes_.signals());
+  if (output_.is_lost()) std::cout.setstate(std::ios::badbit);  // main tells it, and ends with 1
   return code;
 }
 

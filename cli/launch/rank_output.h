@@ -71,6 +71,8 @@ class RankOutput {
   void take_rest();
   // Waits until the readers took all text, or `other` is readable.
   void write_rest(int other);
+  // Whether text for stdout could not be written, though its reader is there.
+  bool is_lost() const { return out_.lost(); }
 
  private:
   struct Rank {

@@ -57,7 +57,7 @@ StateDict read_pix2pixhd_folder(const fs::path& folder) {
   return all;
 }
 
-std::vector<std::string> write_pix2pixhd_folder(const fs::path& folder, const TensorMap& tensors) {
+std::vector<std::string> write_pix2pixhd_folder(NewFolder& folder, const TensorMap& tensors) {
   std::vector<std::string> files;
   for (const auto& [name, prefix] : kParts) {
     TensorMap part;
@@ -65,7 +65,7 @@ std::vector<std::string> write_pix2pixhd_folder(const fs::path& folder, const Te
       if (whole.starts_with(prefix)) part.set(whole.substr(prefix.size()), tensor);
     }
     if (part.empty()) continue;
-    write_weights(folder / name, part);
+    write_weights(folder.place_of(name), part);
     files.emplace_back(name);
   }
   return files;

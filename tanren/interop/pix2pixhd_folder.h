@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tanren/checkpoint/weights_file.h"
+#include "tanren/interop/new_folder.h"
 
 #include <filesystem>
 #include <string>
@@ -21,7 +22,6 @@ std::filesystem::path discriminator_file(const std::filesystem::path& folder);
 StateDict read_pix2pixhd_folder(const std::filesystem::path& folder);
 
 // Writes a model's tensors as such a folder, and returns the files' names.
-std::vector<std::string> write_pix2pixhd_folder(const std::filesystem::path& folder,
-                                                const TensorMap& tensors);
+std::vector<std::string> write_pix2pixhd_folder(NewFolder& folder, const TensorMap& tensors);
 
 }  // namespace tanren

@@ -10,6 +10,7 @@
 #include "tanren/interop/described_task.h"
 #include "tanren/interop/export.h"
 #include "tanren/interop/hf_config.h"
+#include "tanren/interop/new_folder.h"
 #include "tanren/interop/pix2pixhd_folder.h"
 #include "tanren/interop/quantized_tensors.h"
 #include "tanren/model/bert_shape.h"
@@ -22,7 +23,6 @@
 #include <set>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace tanren {
 
@@ -33,51 +33,6 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 std::string text_of(const OrderedJson& json) { return json_text(json, 2) + "\n"; }
-
-// A new or empty folder to write. Unless it is kept, all that was made goes away again: its files,
-// itself, and the folders above that were not there.
-class NewFolder {
- public:
-  explicit NewFolder(const fs::path& folder) : folder_(folder) {
-    std::error_code error;
-    if (fs::exists(folder) && (!fs::is_directory(folder) || !fs::is_empty(folder, error))) {
-      throw ConfigError("[convert] " + folder.string() +
-                        " is there and holds something; name a new folder");
-    }
-    for (fs::path above = folder; !above.empty() && !fs::exists(above, error);) {
-      made_.push_back(above);
-      above = above.parent_path();
-    }
-    fs::create_directories(folder, error);
-    if (!error) return;
-    remove_made();
-    throw InputError("[convert] cannot make the folder " + folder.string() + " (" +
-                     error.message() + "); name another");
-  }
-  ~NewFolder() {
-    if (is_kept_) return;
-    std::error_code error;
-    std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(folder_, error)) files.push_back(entry.path());
-    for (const fs::path& file : files) fs::remove(file, error);
-    remove_made();
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-
-  void keep() { is_kept_ = true; }
-
- private:
-  // What holds something by now stays.
-  void remove_made() const {
-    std::error_code error;
-    for (const fs::path& one : made_) fs::remove(one, error);
-  }
-
-  fs::path folder_;
-  std::vector<fs::path> made_;  // the innermost first
-  bool is_kept_ = false;
-};
 
 // Casts floating tensors to `dtype`, except for `scales`. CheckpointError if a finite number
 // overflows in it.
@@ -186,12 +141,12 @@ class Writer {
  public:
   // `compressed`: what a bert with 8-bit weights has beside its tensors; else empty.
   Writer(const ModelDescription& description, std::optional<PackageNote> package, TensorMap tensors,
-         const CompressedBert& compressed, fs::path folder)
+         const CompressedBert& compressed, NewFolder& folder)
       : description_(description),
         package_(std::move(package)),
         tensors_(std::move(tensors)),
         compressed_(compressed),
-        folder_(std::move(folder)) {}
+        folder_(folder) {}
 
   PythonFolder write() {
     const std::string& kind = description_.config.model.kind;
@@ -202,7 +157,7 @@ class Writer {
     } else if (kind == "pix2pixhd") {
       result_.files = write_pix2pixhd_folder(folder_, tensors_);
       result_.opened_by = fmt::format("netG.load_state_dict(torch.load(\"{}\"))",
-                                      (folder_ / result_.files.front()).string());
+                                      (folder_.path() / result_.files.front()).string());
     } else {
       write_state_dict(kind);
     }
@@ -210,21 +165,22 @@ class Writer {
   }
 
  private:
-  void file(const std::string& name, const std::string& text) {
-    write_file(folder_ / name, text);
+  // Where the file is written.
+  fs::path place_of(const std::string& name) {
     result_.files.push_back(name);
+    return folder_.place_of(name);
   }
+  void file(const std::string& name, const std::string& text) { write_file(place_of(name), text); }
 
   // The class and its config.json are Python's own.
   void write_package() {
-    write_safetensors(folder_ / "model.safetensors", tensors_, {{"format", "pt"}});
-    result_.files.emplace_back("model.safetensors");
+    write_safetensors(place_of("model.safetensors"), tensors_, {{"format", "pt"}});
     file("config.json", package_->hf_config);
     if (description_.info.tokenizer) {
       for (const auto& [name, text] : *description_.info.tokenizer) file(name, text);
     }
-    result_.opened_by =
-        "transformers." + package_->class_name + ".from_pretrained(\"" + folder_.string() + "\")";
+    result_.opened_by = "transformers." + package_->class_name + ".from_pretrained(\"" +
+                        folder_.path().string() + "\")";
   }
 
   void write_transformers(bool is_bert) {
@@ -237,8 +193,7 @@ class Writer {
       parsed["quantization_config"] = parse_ordered_json(compressed_.config);
       config = text_of(parsed);
     }
-    write_safetensors(folder_ / "model.safetensors", tensors_, {{"format", "pt"}});
-    result_.files.emplace_back("model.safetensors");
+    write_safetensors(place_of("model.safetensors"), tensors_, {{"format", "pt"}});
     file("config.json", config);
     if (info.tokenizer) {
       for (const auto& [name, text] : *info.tokenizer) file(name, text);
@@ -247,7 +202,7 @@ class Writer {
       }
     }
     result_.opened_by = "transformers." + parsed["architectures"][0].get<std::string>() +
-                        ".from_pretrained(\"" + folder_.string() + "\")";
+                        ".from_pretrained(\"" + folder_.path().string() + "\")";
     if (!is_bert) return;
     const BertShape shape = bert_shape(model, info);
     if (shape.embedding_dropout != shape.residual_dropout) {
@@ -268,12 +223,11 @@ class Writer {
   }
 
   void write_state_dict(const std::string& kind) {
-    write_weights(folder_ / "model.pth", tensors_);
-    result_.files.emplace_back("model.pth");
+    const fs::path weights = place_of("model.pth");
+    write_weights(weights, tensors_);
     const DataInfo& info = description_.info;
     const SourceOptions& source = description_.config.data.eval;
     OrderedJson json{{"kind", kind}};
-    const std::string file_name = (folder_ / "model.pth").string();
     std::string module = "model";
     if (kind == "resnet" || kind == "vgg") {
       std::string size = description_.config.model.size;
@@ -309,7 +263,7 @@ class Writer {
     if (info.tokenizer) {
       for (const auto& [name, text] : *info.tokenizer) file(name, text);
     }
-    result_.opened_by = module + ".load_state_dict(torch.load(\"" + file_name + "\"))";
+    result_.opened_by = module + ".load_state_dict(torch.load(\"" + weights.string() + "\"))";
   }
 
   // The number of outputs with which the model was built. The weights do not show it, because they
@@ -344,7 +298,7 @@ class Writer {
   std::optional<PackageNote> package_;  // of a model that a package computes
   TensorMap tensors_;
   const CompressedBert& compressed_;
-  fs::path folder_;
+  NewFolder& folder_;
   PythonFolder result_;
 };
 
@@ -381,7 +335,7 @@ PythonFolder write_python_folder(const fs::path& path, const fs::path& folder,
   check_scales(read.tensors, compressed.scales, dtype_of(read.tensors, compressed.scales));
   NewFolder made(folder);
   PythonFolder written =
-      Writer(description, package_note(metadata, file), std::move(read.tensors), compressed, folder)
+      Writer(description, package_note(metadata, file), std::move(read.tensors), compressed, made)
           .write();
   made.keep();
   if (!compressed.remark.empty()) {

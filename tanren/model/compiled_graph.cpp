@@ -21,6 +21,7 @@
 #include <utility>
 
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 namespace tanren {
 
@@ -94,19 +95,26 @@ bool is_mapped(const fs::path& file) {
   if (error || ::stat(name.c_str(), &status) != 0) return false;
   std::ifstream maps("/proc/self/maps");
   if (!maps) return true;  // a system that does not tell
-  for (std::string line; std::getline(maps, line);) {
-    std::istringstream words(line);
-    std::string range, rights, offset, device, path;
-    ino_t inode = 0;
-    words >> range >> rights >> offset >> device >> inode >> std::ws;
-    std::getline(words, path);
-    // Some layered file systems have other numbers here: there the name tells.
-    if (inode == status.st_ino || path == name) return true;
-  }
-  return false;
+  return maps_have(maps, name, status.st_dev, status.st_ino);
 }
 
 }  // namespace
+
+bool maps_have(std::istream& maps, const fs::path& file, dev_t device, ino_t inode) {
+  const std::string own_device = fmt::format("{:02x}:{:02x}", major(device), minor(device));
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::string range, rights, offset, at_device, path;
+    ino_t at_inode = 0;
+    words >> range >> rights >> offset >> at_device >> at_inode >> std::ws;
+    std::getline(words, path);
+    // Some layered file systems have other numbers here: there the name tells.
+    if (path == file.string()) return true;
+    if (at_inode != inode) continue;
+    if (at_device == own_device || fs::path(path).filename() == file.filename()) return true;
+  }
+  return false;
+}
 
 int64_t num_refusals(at::Device device) {
   const auto of_cpu = static_cast<int64_t>(memory_tag().refusals);
@@ -114,8 +122,8 @@ int64_t num_refusals(at::Device device) {
   return of_cpu + at::accelerator::getDeviceStats(device.index()).num_ooms;
 }
 
-CompiledGraph::CompiledGraph(fs::path file, std::string device)
-    : file_(std::move(file)), device_(std::move(device)) {
+CompiledGraph::CompiledGraph(fs::path file, std::string device, std::function<void()> check)
+    : file_(std::move(file)), device_(std::move(device)), check_(std::move(check)) {
   if (device_ == "cpu") loaded(-1);
 }
 
@@ -124,6 +132,7 @@ CompiledGraph::~CompiledGraph() = default;
 torch::inductor::AOTIModelContainerRunner& CompiledGraph::loaded(c10::DeviceIndex index) {
   const std::lock_guard lock(mutex_);
   if (runner_) return *runner_;
+  check_();
   const auto& loaders = torch::inductor::getAOTIModelRunnerRegistry();
   const auto found = loaders.find(device_);
   if (found == loaders.end()) {
@@ -133,9 +142,10 @@ torch::inductor::AOTIModelContainerRunner& CompiledGraph::loaded(c10::DeviceInde
   }
   const std::string device =
       index < 0 ? device_ : fmt::format("{}:{}", device_, static_cast<int>(index));
+  std::unique_ptr<torch::inductor::AOTIModelContainerRunner> runner;
   try {
-    runner_ = found->second(fs::absolute(file_).string(), /*num_models=*/1, device,
-                            /*bin_dir=*/"", /*run_single_threaded=*/false);
+    runner = found->second(fs::absolute(file_).string(), /*num_models=*/1, device,
+                           /*bin_dir=*/"", /*run_single_threaded=*/false);
   } catch (...) {
     rethrow_known();
     throw ConfigError(
@@ -143,8 +153,8 @@ torch::inductor::AOTIModelContainerRunner& CompiledGraph::loaded(c10::DeviceInde
                              "a machine like this one",
                              file_.string(), line_of_current())));
   }
-  if (is_mapped(file_)) return *runner_;
-  runner_.reset();
+  check_();
+  if (is_mapped(file_)) return *(runner_ = std::move(runner));
   throw ConfigError(
       one_line(fmt::format("[model] {} was exported anew, and this process holds the older code; "
                            "start the program again",

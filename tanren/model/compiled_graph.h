@@ -8,7 +8,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <sys/types.h>
+
 #include <filesystem>
+#include <functional>
+#include <iosfwd>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,12 +28,17 @@ namespace tanren {
 // on the way through a graph's C interface, and through TorchScript's interpreter.
 int64_t num_refusals(at::Device device);
 
+// Whether the lines of /proc/PID/maps show this file, a canonical path, as mapped.
+bool maps_have(std::istream& maps, const std::filesystem::path& file, dev_t device, ino_t inode);
+
 // Thread-safe; calls of one graph follow one another.
 class CompiledGraph {
  public:
   // `device`: cpu or cuda, for which it was compiled. A graph for the CPU is loaded at once, for an
   // accelerator at its first call. ConfigError with the loader's words if it cannot be loaded.
-  CompiledGraph(std::filesystem::path file, std::string device);
+  // `check` is called before and after it is loaded, and throws if the file is no longer the right
+  // one.
+  CompiledGraph(std::filesystem::path file, std::string device, std::function<void()> check);
   ~CompiledGraph();
   CompiledGraph(const CompiledGraph&) = delete;
   CompiledGraph& operator=(const CompiledGraph&) = delete;
@@ -44,6 +53,7 @@ class CompiledGraph {
 
   std::filesystem::path file_;
   std::string device_;
+  std::function<void()> check_;
   std::mutex mutex_;  // held while the graph is loaded
   std::unique_ptr<torch::inductor::AOTIModelContainerRunner> runner_;
 };

@@ -101,9 +101,10 @@ class Package {
     check_package_files(manifest_, folder_);
     read_hf_config();
     read_weights();
-    train_ = std::make_unique<CompiledGraph>(folder_ / "train.so", manifest_.device);
-    predict_ = std::make_unique<CompiledGraph>(folder_ / "predict.so", manifest_.device);
-    check_package_stays(text, file);
+    const auto check = [text, file] { check_package_stays(text, file); };
+    train_ = std::make_unique<CompiledGraph>(folder_ / "train.so", manifest_.device, check);
+    predict_ = std::make_unique<CompiledGraph>(folder_ / "predict.so", manifest_.device, check);
+    check();
   }
 
   const PackageManifest& manifest() const { return manifest_; }

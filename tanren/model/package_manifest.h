@@ -70,7 +70,8 @@ struct PackageManifest {
 };
 
 // Whether a class of Python may have this name: letters, digits and underscores, and what is beyond
-// ASCII. `text` is UTF-8. What reads a name back from a file of weights has the same rule.
+// ASCII, except for what steers a terminal. `text` is UTF-8. What reads a name back from a file of
+// weights has the same rule.
 bool is_class_name(std::string_view text);
 
 // ConfigError, one line beginning with "[model] " and `file`, for a text that is no such manifest,

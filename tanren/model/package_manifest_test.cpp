@@ -60,6 +60,19 @@ TEST(PackageManifest, is_read_whole) {
   EXPECT_EQ(manifest.terms.at(0).weight, 0.5);
 }
 
+// `tanren convert` prints the name as it is.
+TEST(PackageManifest, has_a_class_whose_name_steers_no_terminal) {
+  for (const char* name : {"Net_2", "Größe", "模型", "\xc2\xa0", "\xe2\x80\xa7", "\xe2\x80\xaf",
+                           "\xe2\x81\xa5", "\xe2\x81\xaa", "\xc3\x9b"}) {
+    EXPECT_TRUE(is_class_name(name)) << name;
+  }
+  for (const char* name : {"", "a.b", "a b", "a\x1b[2J", "a\x7f", "a\xc2\x80", "a\xc2\x9b",
+                           "a\xc2\x9f", "\xe2\x80\xa8", "\xe2\x80\xaa", "\xe2\x80\xae",
+                           "\xe2\x81\xa6", "\xe2\x81\xa9z", "a\xff", "\xc3"}) {
+    EXPECT_FALSE(is_class_name(name)) << name;
+  }
+}
+
 TEST(PackageManifest, is_refused_in_one_line_that_names_the_place) {
   TANREN_EXPECT_CONTAINS(testing::error_of<ConfigError>([] { parse_package_manifest("{", "m"); }),
                          "[model] m: is no JSON");

@@ -13,6 +13,7 @@ that is stopped leaves nothing, or what the next one removes.
 Called by tests/interop/run, which provides the packages.
 """
 
+import functools
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import torch
 import torchvision
@@ -558,6 +560,75 @@ def check_refusals(folder):
     print(f"[interop] tanren_export refuses {len(cases) + 4} wrong inputs, and leaves nothing")
 
 
+def check_left(folder):
+    """Of the folders beside a package, what exports that died have left goes, and nothing else."""
+    folder.mkdir()
+    package = folder / "net.package"
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+
+    def dead(process=1):  # in a container, somebody else may have the number
+        made = folder / f".net.package.{te.platform.node()}-{process}.abcdefgh"
+        made.mkdir()
+        (made / "file").write_text("")
+        return made
+
+    with mock.patch("os.getpid", return_value=ended.pid):  # an export in another container
+        with te.beside(package) as own, te.beside(package) as second:
+            left, other = dead(), folder / ".other.package.host-1.abcdefgh"
+            other.mkdir()
+            te.remove_left(package)
+            expect(own.is_dir() and second.is_dir(), "the folder of an export that goes on was removed")
+            expect(not left.exists(), "what a dead export left was not removed")
+            expect(other.is_dir(), "the folder of another package was removed")
+        expect(not own.exists() and not second.exists(), "an export's own folders stay after it")
+
+    left = dead(ended.pid)  # it was killed between its two renames
+    (left / "old").mkdir()
+    (left / "old" / "manifest.json").write_text("older")
+    te.remove_left(package)
+    expect((package / "manifest.json").read_text() == "older", "the older package was not put back")
+    expect(not left.exists(), "a folder stays after its older package was put back")
+    left = dead()
+    (left / "old").mkdir()
+    te.remove_left(package)
+    expect((package / "manifest.json").read_text() == "older", "a package was exchanged for what was left")
+    expect(not left.exists(), "what a dead export left beside a package was not removed")
+
+    left = dead(ended.pid)
+    for place, error in (("os.open", PermissionError), ("pathlib.Path.iterdir", PermissionError)):
+        with mock.patch(place, side_effect=error(13, "another user's")):
+            te.remove_left(package)
+        expect(left.exists(), f"a folder was removed without {place}")
+    with mock.patch("fcntl.flock", side_effect=OSError(95, "no locks here")):
+        te.remove_left(package)
+        expect(left.exists(), "a folder was removed where nobody can lock one")
+        with te.beside(package) as own:
+            expect(own.is_dir(), "no folder where there are no locks")
+    te.remove_left(package)
+
+    real = shutil.rmtree
+
+    def disturbed(*arguments, **options):
+        signal.raise_signal(signal.SIGTERM)
+        real(*arguments, **options)
+
+    def unwind(*_):
+        raise SystemExit(1)
+
+    before, has_ended = signal.signal(signal.SIGTERM, unwind), False
+    try:
+        with mock.patch("shutil.rmtree", disturbed), te.beside(package) as own:
+            (own / "file").write_text("")
+    except SystemExit:
+        has_ended = True
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    expect(has_ended, "a signal was lost while a folder was removed")
+    expect(sorted(folder.iterdir()) == sorted([package, other]), f"beside a package lie {list(folder.iterdir())}")
+    print("[interop] tanren_export removes what dead exports left, and no folder of a living one")
+
+
 STOPPED = """
 import sys
 import torch
@@ -574,7 +645,9 @@ def check_stopped(folder):
     package = folder / "net.package"
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
         command = [sys.executable, "-c", STOPPED, PYTHON, str(package)]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as export:
+        # Behind an &, this process ignores SIGINT, and a child would, too.
+        heeds = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds) as export:
             while "compiling" not in (line := export.stderr.readline()):
                 expect(line, "an export ended before it compiled anything")
             export.send_signal(number)
@@ -595,6 +668,8 @@ def main():
         check_traced()
     if not names or "refusals" in names:
         check_refusals(folder / "refusals")
+    if not names or "left" in names:
+        check_left(folder / "left")
     if not names or "stopped" in names:
         check_stopped(folder / "stopped")
     for case in (Own(), Bert(), BertBf16(), Gpt2(), Resnet()):

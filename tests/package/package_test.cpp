@@ -7,13 +7,17 @@
 #include "tanren/base/testing.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/interop/model_description.h"
+#include "tanren/model/compiled_graph.h"
 #include "tanren/model/package.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <sys/sysmacros.h>
+
 #include <functional>
 #include <optional>
+#include <sstream>
 
 namespace tanren::testing {
 namespace {
@@ -252,6 +256,35 @@ TEST_F(PackageTask, is_refused_if_it_is_exchanged_while_it_is_loaded) {
   const auto package = write({.name = "exchanged"});
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { package_task(package); }),
                          "manifest.json was exchanged while its package was loaded");
+}
+
+// Its graphs are loaded at their first calls: old weights would have been trained by new code.
+TEST_F(PackageTask, for_an_accelerator_is_refused_if_it_is_exported_anew_before_its_first_call) {
+  const auto package = write();
+  nlohmann::json manifest = hand_manifest({}, package);
+  manifest["device"] = "cuda";
+  write_manifest(package, manifest);
+  const Task task = package_task(package);
+  manifest["multiply_adds"] = 1;
+  write_manifest(package, manifest);
+  const std::string line = "manifest.json was exchanged while its package was loaded; start again";
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { task.phases[0].forward(batch()); }), line);
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { task.predict(batch()); }), line);
+}
+
+TEST(CompiledGraph, is_told_from_another_mapped_file) {
+  const std::string row = "7f00-7f01 r-xp 00000000 ";
+  const auto is_mapped = [&](const std::string& rest) {
+    std::istringstream maps(row + "00:00 0 \n" + row + rest + "\n" + row + "00:00 0 [heap]\n");
+    return maps_have(maps, "/a/train.so", makedev(8, 17), 42);
+  };
+  EXPECT_TRUE(is_mapped("08:11 42                    /a/train.so"));
+  EXPECT_TRUE(is_mapped("08:11 42                    /linked/elsewhere.so"));
+  EXPECT_TRUE(is_mapped("00:1b 7                     /a/train.so")) << "a layered file system";
+  EXPECT_TRUE(is_mapped("00:1b 42                    /below/a/train.so"));
+  EXPECT_FALSE(is_mapped("00:1b 42                   /lib/libc.so.6")) << "of another disk";
+  EXPECT_FALSE(is_mapped("08:11 43                   /a/train.so (deleted)"));
+  EXPECT_FALSE(is_mapped("08:11 43                   /b/train.so"));
 }
 
 TEST_F(PackageTask, refuses_batches_that_its_graph_does_not_take) {

@@ -254,6 +254,25 @@ TEST_F(Launch, stdout_is_that_of_rank_0_to_the_byte) {
                                              "[rank 2] " + half}));
 }
 
+// A full disk lost what rank 0 printed, and the exit code was 0.
+TEST_F(Launch, output_that_cannot_be_written_ends_it_with_1_and_one_line) {
+  const std::string line =
+      "[launch] cannot write to standard output; make room, or send it elsewhere\n";
+  const auto ended_with = [&](int code) {
+    program("echo \"said $RANK\"; exit " + std::to_string(code));
+    return shell(TANREN_BINARY " launch -n 1 -- ./program > /dev/full", folder_.path());
+  };
+  const ShellResult lost = ended_with(0);
+  EXPECT_EQ(lost.code, 1);
+  EXPECT_EQ(lost.output, line);
+  const ShellResult failed = ended_with(7);
+  EXPECT_EQ(failed.code, 7) << "the cause's own code stays";
+  TANREN_EXPECT_CONTAINS(failed.output, "rank 0");
+  program("exit 0");
+  EXPECT_EQ(shell(TANREN_BINARY " launch -n 1 -- ./program > /dev/full", folder_.path()).code, 0)
+      << "it prints nothing";
+}
+
 TEST_F(Launch, needs_no_open_standard_descriptors) {
   program("echo \"said $RANK\" | tee said.$RANK; cat said.$RANK >&2");
   for (const char* closed : {">&-", "2>&-", "<&- >&- 2>&-"}) {
