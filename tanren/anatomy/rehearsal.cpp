@@ -43,7 +43,7 @@ Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets
   Prepared prepared = prepare(without_stages(config, registry), registry, resumes, kept,
                               {.datasets = std::move(datasets)});
   if (resumes) {
-    check_same_program(kept, program_of(config.model, prepared.task.facts));
+    check_same_program(kept, program_of(config.model, prepared.task));
     const Facts data = data_facts(*prepared.datasets.train, prepared.datasets.eval.get());
     check_data_unchanged(*single_communicator(), read_origin(checkpoint).data, data, checkpoint,
                          config);

@@ -22,6 +22,54 @@ namespace tanren {
 
 namespace {
 
+// Samples that a rank has of a batch: of a full one, and of an epoch's short last one.
+std::vector<int64_t> shares_of(const BatchPlan& batch, int64_t samples) {
+  std::vector<int64_t> shares;
+  const auto add = [&](int64_t size) {
+    const int64_t ranks = batch.world_size;
+    for (const int64_t share : {size / ranks, (size + ranks - 1) / ranks}) {
+      if (share > 0) shares.push_back(share);
+    }
+  };
+  add(batch.global_batch);
+  if (batch.keep_last) add(samples % batch.global_batch);
+  return shares;
+}
+
+// Samples of a share's last microbatch.
+int64_t last_of(int64_t share, int64_t microbatch) { return (share - 1) % microbatch + 1; }
+
+// The microbatch next below `even`, else above it up to `most`, that leaves no last microbatch of
+// fewer samples than `least`, but in shares that have fewer themselves; `even` if there is none.
+int64_t with_enough(const std::vector<int64_t>& shares, int64_t even, int64_t most, int64_t least) {
+  const auto is_enough = [&](int64_t microbatch) {
+    return std::all_of(shares.begin(), shares.end(), [&](int64_t share) {
+      return share < least || last_of(share, microbatch) >= least;
+    });
+  };
+  for (int64_t size = even; size >= least; --size) {
+    if (is_enough(size)) return size;
+  }
+  for (int64_t size = even + 1; size <= most; ++size) {
+    if (is_enough(size)) return size;
+  }
+  return even;
+}
+
+// What a plan must say of a microbatch that leaves too few samples; empty: it leaves none.
+std::string too_few(const BatchPlan& batch, int64_t samples, int64_t least) {
+  for (const int64_t share : shares_of(batch, samples)) {
+    const int64_t last = last_of(share, batch.microbatch);
+    if (last >= least) continue;
+    return fmt::format(
+        "the model takes at least {} samples at once, and {} in microbatches of {} end with {}, "
+        "which a step refuses; change batch.global_batch or batch.microbatch, or leave an epoch's "
+        "short last batch out (data.last = \"drop\")",
+        least, share, batch.microbatch, last);
+  }
+  return "";
+}
+
 // Tries configs against the limit, by dry runs if the model can run dry.
 class Fitter {
  public:
@@ -51,8 +99,10 @@ class Fitter {
     }
     // The same number of microsteps, but of similar size: 4 = 2 + 2 rather than 3 + 1.
     const int64_t microsteps = best.plan.batch.accumulation_steps;
-    int64_t even = (best.plan.batch.per_rank + microsteps - 1) / microsteps;
-    while (even > input_.least_samples && !has_enough(best.plan.batch.per_rank, even)) --even;
+    const int64_t least = least_samples(input_, best.prediction);
+    const int64_t even = with_enough(
+        shares_of(best.plan.batch, input_.dataset->size()),
+        std::max((best.plan.batch.per_rank + microsteps - 1) / microsteps, least), low, least);
     return even == best.plan.batch.microbatch ? best : with_microbatch(config, even);
   }
 
@@ -92,12 +142,6 @@ class Fitter {
   }
 
  private:
-  // Whether also the last of these microbatches has as many samples as the model takes at least.
-  bool has_enough(int64_t per_rank, int64_t microbatch) const {
-    const int64_t last = per_rank % microbatch;
-    return last == 0 || last >= input_.least_samples;
-  }
-
   // One sample is too few for some models: torch's batch norm wants two values a channel.
   Tried smallest_microbatch(const RunConfig& config, int64_t planned) const {
     const int64_t least = input_.least_samples;
@@ -185,7 +229,7 @@ std::string shorter(const FitInput& input, const Tried& least) {
 }
 
 [[noreturn]] void refuse(const FitInput& input, const Fitter& fitter, const Tried& least) {
-  const int64_t replicas = sharers(least.plan), fewest = input.least_samples;
+  const int64_t replicas = sharers(least.plan), fewest = least_samples(input, least.prediction);
   const int64_t standing = standing_beside(input, least.plan);
   const int64_t needs = replicas * taken(least.prediction.peak_bytes) + standing;
   std::string text = fmt::format(
@@ -238,6 +282,10 @@ std::string shorter(const FitInput& input, const Tried& least) {
 
 }  // namespace
 
+int64_t least_samples(const FitInput& input, const MemoryPrediction& prediction) {
+  return std::max(input.least_samples, prediction.least_samples);
+}
+
 StepPredictor predictor_of(const FitInput& input, const RunConfig& config) {
   RunConfig of_any_microbatch = config;
   of_any_microbatch.batch.microbatch = 0;
@@ -289,6 +337,12 @@ Tried try_config(const FitInput& input, const RunConfig& config) {
 
 Fitted fit_memory(const FitInput& input) {
   if (input.config.parallel.pipeline > 1) return fit_stages(input);
+  const auto unknown = [&](const std::string& why) -> Fitted {
+    Plan plan = input.plan(input.config);
+    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, why});
+    return {.config = input.config, .plan = std::move(plan), .prediction = std::nullopt};
+  };
+  if (!input.unpredicted.empty()) return unknown(input.unpredicted);
   const Fitter fitter(input);
   Tried found;
   try {
@@ -296,14 +350,12 @@ Fitted fit_memory(const FitInput& input) {
   } catch (const ConfigError&) {
     throw;
   } catch (const std::exception& error) {  // also torch's own; the run itself will report it
-    Plan plan = input.plan(input.config);
-    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, said_by(error)});
-    return {.config = input.config, .plan = std::move(plan), .prediction = std::nullopt};
+    return unknown(said_by(error));
   }
   const int64_t asked_peak = found.prediction.peak_bytes;
   const int64_t wanted = found.plan.batch.microbatch;
-  const bool free_microbatch =
-      !is_asked(input.config, "batch.microbatch") && wanted > input.least_samples;
+  const bool free_microbatch = !is_asked(input.config, "batch.microbatch") &&
+                               wanted > least_samples(input, found.prediction);
   const bool free_recompute = !is_asked(input.config, "memory.recompute");
   const auto smaller = [&] {
     if (found.fits || !free_microbatch) return;
@@ -348,6 +400,12 @@ Fitted fit_memory(const FitInput& input) {
                       "numbers; raise memory.limit, or set batch.microbatch to what you mean",
                       found.plan.batch.microbatch, wanted));
     }
+  }
+  const std::string few =
+      too_few(found.plan.batch, input.dataset->size(), least_samples(input, found.prediction));
+  if (!few.empty()) {
+    plan_line(found.plan, "microbatch").reason += "; " + few;
+    remarks.push_back("[plan] " + few);
   }
   if (free_recompute && !found.config.memory.recompute.empty()) {
     PlanLine& line = plan_line(found.plan, "recompute");

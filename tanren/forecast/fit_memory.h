@@ -29,10 +29,15 @@ struct FitInput {
   int64_t least_room_bytes = 0;
   bool runs_dry = true;       // TaskFacts::runs_dry
   int64_t least_samples = 1;  // TaskFacts::least_samples: no smaller microbatch is tried
-  bool may_probe = true;      // a model that cannot run dry may make real steps of few samples
+  // Why no step is predicted, so that the microbatch stays; empty: one is.
+  std::string unpredicted = {};
+  bool may_probe = true;  // a model that cannot run dry may make real steps of few samples
   // The steps that it has made. Never null.
   std::shared_ptr<ProbedSteps> probed = std::make_shared<ProbedSteps>();
 };
+
+// Samples that a microbatch of the input's task has at least, as far as `prediction` tells.
+int64_t least_samples(const FitInput& input, const MemoryPrediction& prediction);
 
 // The predictor of another config of the input, which outlives it.
 StepPredictor predictor_of(const FitInput& input, const RunConfig& config);

@@ -19,7 +19,7 @@ namespace {
 
 // The planned microbatch, and powers of two around it, from `least` to `per_rank`.
 std::vector<int64_t> microbatches_around(const BatchPlan& batch, int64_t least) {
-  std::vector<int64_t> sizes = {std::min(least, batch.microbatch), batch.microbatch};
+  std::vector<int64_t> sizes = {std::min(least, batch.per_rank), batch.microbatch};
   for (int64_t size = 2; size <= std::min(4 * batch.microbatch, batch.per_rank); size *= 2) {
     if (size > least) sizes.push_back(size);
   }
@@ -97,8 +97,9 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
     });
   }
   config = fitted.config;
-  if (plan.batch.microbatch / 2 >= input.least_samples) {
-    config.batch.microbatch = plan.batch.microbatch / 2;
+  const int64_t fewer = std::max(plan.batch.microbatch / 2, least_samples(input, now));
+  if (fewer < plan.batch.microbatch) {
+    config.batch.microbatch = fewer;
     all.consider(config, fmt::format("batch.microbatch = {}", config.batch.microbatch),
                  input.couples_samples ? "batch norm sees fewer samples at once"
                                        : "more microsteps, the same numbers");
@@ -175,7 +176,8 @@ MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted) {
   // Real steps tell nothing of other lengths.
   forecast.lengths = {0};
   if (forecast.planned.is_dry) forecast.lengths = lengths_around(forecast.length);
-  for (const int64_t microbatch : microbatches_around(plan.batch, input.least_samples)) {
+  const int64_t least = least_samples(input, forecast.planned);
+  for (const int64_t microbatch : microbatches_around(plan.batch, least)) {
     RunConfig config = fitted.config;
     config.batch.microbatch = microbatch;
     const Plan other = input.plan(config);

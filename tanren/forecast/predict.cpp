@@ -24,6 +24,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/Storage.h>
+#include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <algorithm>
@@ -235,10 +236,11 @@ ProbedStep StepPredictor::probe(const Plan& given, int64_t microsteps) const {
         "train it");
   }
   ProbedStep result;
+  int64_t fewest = 1;
   const auto trace_of = [&](int64_t times) {
     const TraceScope tracing;
     Task task = make_task_();
-    result.num_samples = std::max<int64_t>(task.facts.least_samples, 1);
+    result.num_samples = std::max(task.facts.least_samples, fewest);
     Plan plan = shortened(given);
     plan.batch.microbatch = times * result.num_samples;
     plan.batch.global_batch = plan.batch.per_rank = plan.batch.microbatch * microsteps;
@@ -249,7 +251,17 @@ ProbedStep StepPredictor::probe(const Plan& given, int64_t microsteps) const {
     update_alone(run, parts, batch);
     return tracing.trace();
   };
-  result.one = trace_of(1);
+  try {
+    result.one = trace_of(1);
+  } catch (const MemoryError&) {
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::exception&) {
+    if (result.num_samples > 1) throw;
+    fewest = 2;
+    result.one = trace_of(1);
+  }
   result.two = trace_of(2);
   return result;
 }
@@ -264,6 +276,12 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
   if (!kept.contains(key)) kept.emplace(key, probe(given, microsteps));
   const ProbedStep& probed = kept.at(key);
   const int64_t least = probed.num_samples;
+  if (samples < least) {
+    throw Error(
+        fmt::format("the model takes at least {} samples at once, and this is a microbatch "
+                    "of {}",
+                    to_text(least), to_text(samples)));
+  }
   MemoryPrediction result;
   if (are_alike(probed.one, probed.two)) {
     result = traced_peak(extrapolated(probed, samples), probed.before);
@@ -276,6 +294,7 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
     result.at_peak.at(static_cast<size_t>(MemoryKind::activations)) += more;
   }
   result.is_dry = false;
+  result.least_samples = least;
   result.how = fmt::format("two steps of {} and {} samples", to_text(least), to_text(2 * least));
   const int64_t missing = given.batch.per_rank - samples * microsteps;
   add_batches(result, missing * sample_bytes(collated(dataset_, {0}).batch, given));

@@ -38,11 +38,13 @@ struct MemoryPrediction {
   bool is_dry = true;         // made by a dry run; only then the two below are known
   int64_t multiply_adds = 0;  // of all forwards of the dry run's step, second passes included
   OperatorSizes largest;      // operators of a microstep
+  int64_t least_samples = 1;  // of a microbatch, as far as real steps tell
   std::string how;            // "a dry run", "two steps of 1 and 2 samples"
 };
 
 // What the tensors of real steps did, with the fewest samples that the task takes in a microbatch
-// and with twice as many. Each size is a line over the samples, which the two give: it tells a step
+// and with twice as many: 2 and 4 for one that says it takes 1 and fails with it, as torch's batch
+// norm of rows does. Each size is a line over the samples, which the two give: it tells a step
 // of any microbatch.
 struct ProbedStep {
   MemoryTrace one, two;
@@ -72,11 +74,12 @@ class StepPredictor {
 
   // Predicts one training step of `given` on samples as in the dataset; if `length` is above 0, on
   // samples of `length` tokens. By a dry run; for a model that cannot run dry, which has one length
-  // alone, by real steps with microbatches of 1 and 2 samples, or of TaskFacts::least_samples and
-  // twice as many. These train tasks of their own, put the random generators back, and hold no more
-  // on the CPU than the plan's limit. Error if
+  // alone, by real steps with microbatches of 1 and 2 samples (ProbedStep), or of
+  // TaskFacts::least_samples and twice as many. These train tasks of their own, put the random
+  // generators back, and hold no more on the CPU than the plan's limit. Error if
   // `make_task` keeps the module that it makes, or the memory of one of its tensors, which they
-  // would train, or if one of them fails; NeedsValues if they are not allowed.
+  // would train, if one of them fails, or if the microbatch is smaller than theirs; NeedsValues if
+  // they are not allowed.
   MemoryPrediction step(const Plan& given, int64_t length = 0) const;
   // The peak of evaluating one batch of `samples`, weights and buffers included, by a dry run. In a
   // run that `trains`, gradients, optimizer state, averages and a copy of the buffers stand beside

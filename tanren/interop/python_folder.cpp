@@ -258,6 +258,7 @@ class Writer {
       }
       const OrderedJson columns = columns_json(info);
       if (!columns.empty()) json["columns"] = columns;
+      if (info.table != nullptr) json["decimal"] = info.table->decimal;
     }
     file("architecture.json", text_of(json));
     if (info.tokenizer) {

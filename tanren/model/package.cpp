@@ -182,8 +182,8 @@ class Package {
     if (parse_json(hf_config_).is_object()) return;
     throw ConfigError(
         one_line("[model] " + file.string() +
-                 " is no object of JSON, which has neither Infinity nor NaN; write null in "
-                 "place of these, or leave the key out"));
+                 " is no object of JSON, which has neither Infinity nor NaN; write a number that "
+                 "the model takes for each, or leave the key out if that is the class's default"));
   }
 
   void read_weights() {
@@ -367,6 +367,17 @@ Task package_task(const fs::path& folder) {
   task.classes = manifest.classes;
   task.facts = package->facts();
   return task;
+}
+
+std::string why_microbatch_stays(const fs::path& folder) {
+  const fs::path file = folder / "manifest.json";
+  const PackageManifest manifest = parse_package_manifest(read_file(file), file.string());
+  const auto& batch = manifest.ranges.at("batch");
+  if (batch.multiple == 1 && batch.max / 2 >= batch.min) return "";
+  return one_line(fmt::format(
+      "{} takes {}: no steps tell the memory of other microbatches, and none is chosen; set "
+      "batch.microbatch",
+      folder.string(), package_sizes(manifest)));
 }
 
 Task package_kind(const ModelOptions& options, const DataInfo& /*info*/) {

@@ -9,6 +9,7 @@
 #include "tanren/config/run_config.h"
 
 #include <filesystem>
+#include <string>
 
 namespace tanren {
 
@@ -19,6 +20,11 @@ namespace tanren {
 // machine, DataError at a batch that lacks a field, or has one of another dtype or size.
 // NeedsValues in a dry run.
 Task package_task(const std::filesystem::path& package);
+
+// Why no microbatch can be chosen for the package in that folder: its graphs refuse some number of
+// samples from their least to twice as many. Empty: they take each. InputError if its manifest
+// cannot be read.
+std::string why_microbatch_stays(const std::filesystem::path& package);
 
 // The task of options.path.
 Task package_kind(const ModelOptions& options, const DataInfo& info);

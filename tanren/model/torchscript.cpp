@@ -2,6 +2,8 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
+#include "tanren/base/file.h"
+#include "tanren/base/hash.h"
 #include "tanren/base/metric_names.h"
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
@@ -19,7 +21,9 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -53,9 +57,11 @@ std::string last_line(std::string_view text) {
 
 class ScriptNode : public torch::nn::Module {
  public:
-  // `parameters` gets those that it adds.
-  ScriptNode(jit::Module script, std::vector<at::Tensor>& parameters)
-      : torch::nn::Module(script.type()->name()->name()), script_(std::move(script)) {
+  // `parameters` gets those that it adds. `checksum`: of the file, for its outermost module.
+  ScriptNode(jit::Module script, std::vector<at::Tensor>& parameters, std::string checksum = "")
+      : torch::nn::Module(script.type()->name()->name()),
+        script_(std::move(script)),
+        checksum_(std::move(checksum)) {
     const auto flag = script_.type()->findAttributeSlot("training");
     if (flag) torch::nn::Module::train(script_._ivalue()->getSlot(*flag).toBool());
     for (const auto& item : script_.named_parameters(/*recurse=*/false)) {
@@ -85,9 +91,11 @@ class ScriptNode : public torch::nn::Module {
   }
 
   const jit::Module& script() const { return script_; }
+  const std::string& checksum() const { return checksum_; }
 
  private:
   jit::Module script_;
+  std::string checksum_;
 };
 
 // The name that messages give the file.
@@ -251,7 +259,6 @@ TaskFacts script_facts(const jit::Module& script, const std::filesystem::path& f
   const auto graph = script.get_method("forward").graph()->copy();
   jit::Inline(*graph);
   read_script_facts({graph->block()}, file, facts);
-  if (*facts.couples_samples) facts.least_samples = 2;  // batch norm of one row has no variance
   return facts;
 }
 
@@ -292,11 +299,23 @@ void refuse_views(const ScriptNode& root, const std::filesystem::path& file) {
   }
 }
 
+std::string bytes_of(const std::filesystem::path& file) {
+  try {
+    return read_file(file);
+  } catch (const InputError& error) {
+    throw std::runtime_error(error.what());  // read_script names the file
+  }
+}
+
 std::shared_ptr<ScriptNode> read_script(const std::filesystem::path& file) {
   try {
+    // The checksum is of what is loaded, whatever the path names by then.
+    std::string bytes = bytes_of(file);
+    std::string checksum = hash_text(content_hash(bytes));
+    std::istringstream stream(std::move(bytes));
     std::vector<at::Tensor> parameters;
-    const auto root =
-        std::make_shared<ScriptNode>(jit::load(file.string(), at::Device(at::kCPU)), parameters);
+    const auto root = std::make_shared<ScriptNode>(jit::load(stream, at::Device(at::kCPU)),
+                                                   parameters, std::move(checksum));
     refuse_views(*root, file);
     return root;
   } catch (...) {
@@ -312,6 +331,11 @@ std::shared_ptr<ScriptNode> read_script(const std::filesystem::path& file) {
 
 std::shared_ptr<torch::nn::Module> load_script(const std::filesystem::path& file) {
   return read_script(file);
+}
+
+std::string script_checksum(const torch::nn::Module& module) {
+  const auto* node = dynamic_cast<const ScriptNode*>(&module);
+  return node == nullptr ? "" : node->checksum();
 }
 
 Task torchscript_task(const ModelOptions& options, const DataInfo& info) {

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include <torch/nn/module.h>
 
@@ -17,6 +18,10 @@ namespace tanren {
 // The modules of a file, by its names. Parameters and buffers are the file's own tensors, and a
 // module's train() reaches the script.
 std::shared_ptr<torch::nn::Module> load_script(const std::filesystem::path& file);
+
+// XXH3 of the file out of which load_script or torchscript_task made the module, 16 hexadecimal
+// digits; empty: none did.
+std::string script_checksum(const torch::nn::Module& module);
 
 // The task of the file options.path, with supervised()'s losses, or with model.task = "next_token"
 // a cross-entropy of each token's scores, [n, T, tokens]. forward's first argument is the field

@@ -7,8 +7,9 @@
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/data/text/source_tokenizer.h"
+#include "tanren/interop/described_task.h"
 #include "tanren/interop/export.h"
-#include "tanren/run/prepare.h"
+#include "tanren/run/prepare_whole.h"
 #include "tanren/run/run.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/run/same_table.h"
@@ -196,6 +197,16 @@ DescribedModel described_model(const fs::path& path, const std::vector<std::stri
   throw ConfigError("[" + verb + "] " + path.string() +
                     " is neither a run folder (config.toml) nor a folder of transformers "
                     "(config.json); name one");
+}
+
+Prepared prepared_model(DescribedModel& model, const fs::path& path, const Registry& registry) {
+  const QuantizeNote note =
+      check_described(model.description, model.read, model.name, registry.models);
+  Prepared prepared =
+      prepare_whole(model.description, model.read, note, model.name, registry, /*eval=*/nullptr);
+  model.read.tensors = {};
+  check_same_program(path, program_of(model.description.config.model, prepared.task));
+  return prepared;
 }
 
 DescribedModel agreed_model(DescribedModel mine, const fs::path& path,

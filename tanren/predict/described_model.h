@@ -5,6 +5,7 @@
 #include "tanren/comm/communicator.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/model_description.h"
+#include "tanren/run/prepare.h"
 #include "tanren/train/registry.h"
 
 #include <filesystem>
@@ -38,6 +39,12 @@ DescribedModel described_model(const std::filesystem::path& path,
 DescribedModel agreed_model(DescribedModel mine, const std::filesystem::path& path,
                             std::vector<std::string> sets, const Registry& registry,
                             Communicator& ranks);
+
+// The model made ready (prepare_whole), without its weights in `model.read`, which the task has
+// from then on. ConfigError if its program is another than the one that its run began with: it may
+// have been exchanged since described_model, whose `path` is given again, has compared it.
+Prepared prepared_model(DescribedModel& model, const std::filesystem::path& path,
+                        const Registry& registry);
 
 // How many samples a model was trained on, if that is unknown and its data are not read.
 inline constexpr int64_t kManySamples = int64_t{1} << 20;

@@ -2,7 +2,6 @@
 
 #include "tanren/base/error.h"
 #include "tanren/data/dataset.h"
-#include "tanren/interop/described_task.h"
 #include "tanren/predict/described_model.h"
 #include "tanren/predict/fit_batch.h"
 #include "tanren/run/connect.h"
@@ -37,11 +36,7 @@ GenerateOutput generate_on(const GenerateInput& input, const Registry& registry,
   RunConfig& config = model.description.config;
   const DataInfo& info = model.description.info;
   if (input.prompt) config.generate.prompt = *input.prompt;
-  const QuantizeNote note =
-      check_described(model.description, model.read, model.name, registry.models);
-  Prepared prepared =
-      prepare_whole(model.description, model.read, note, model.name, registry, /*eval=*/nullptr);
-  model.read.tensors = {};  // the task has them
+  Prepared prepared = prepared_model(model, input.model, registry);
   if (!prepared.task.generate) {
     throw ConfigError("[generate] " + model.name + " is of kind " + config.model.kind +
                       " and predicts no next token; name a language model (gpt2, lstm)");

@@ -7,7 +7,6 @@
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/data/text/line_reader.h"
-#include "tanren/interop/described_task.h"
 #include "tanren/predict/agreed.h"
 #include "tanren/predict/answer_writer.h"
 #include "tanren/predict/check_paths.h"
@@ -107,11 +106,7 @@ class Job {
   }
 
   void prepare_model() {
-    const QuantizeNote note =
-        check_described(model_.description, model_.read, model_.name, registry_.models);
-    prepared_ = prepare_whole(model_.description, model_.read, note, model_.name, registry_,
-                              /*eval=*/nullptr);
-    model_.read.tensors = {};  // the task has them
+    prepared_ = prepared_model(model_, input_.model, registry_);
     check_predicts(prepared_.task);
     computed_ = computed_in(prepared_.plan);
     alone_.check_alike({{"device and precision", computed_}});

@@ -93,7 +93,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   if (!is_step) asked.quantize = {};  // exported weights are those of the plain model
   asked.data.cache = token_cache_beside(folder).string();
   Prepared prepared = prepare(asked, registry, /*has_weights=*/true, folder, {}, /*trains=*/false);
-  check_same_program(folder, program_of(config.model, prepared.task.facts));
+  check_same_program(folder, program_of(config.model, prepared.task));
   if (!prepared.datasets.eval) {
     throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
   }

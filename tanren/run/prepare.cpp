@@ -11,6 +11,7 @@
 #include "tanren/forecast/stages.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/cpu_allocator.h"
+#include "tanren/model/package.h"
 #include "tanren/optimizer/schedule.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/probe_machine.h"
@@ -255,6 +256,9 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
                 standing_bytes(prepared.task.module.get(), prepared.plan), prepared.quantization);
   prepared.fit.runs_dry = prepared.task.facts.runs_dry;
   prepared.fit.least_samples = prepared.task.facts.least_samples;
+  if (trains && prepared.task.facts.graph && config.model.kind == "package") {
+    prepared.fit.unpredicted = why_microbatch_stays(config.model.path);
+  }
   prepared.config = std::move(config);
   cut_by_plan(prepared);
   return prepared;

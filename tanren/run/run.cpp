@@ -241,7 +241,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   const Dataset& train = *prepared.datasets.train;
   const Dataset* const eval = prepared.datasets.eval.get();
   Origin origin{.data = data_facts(train, eval), .changes = {}};
-  const auto program = program_of(config.model, prepared.task.facts);
+  const auto program = program_of(config.model, prepared.task);
   check_same_data(ranks, with_program(origin.data, program), train, eval);
   if (checkpoint && is_first) check_same_program(folder->path(), program);
   if (source && is_first) check_same_program(run_of_checkpoint(source->checkpoint), program);
@@ -366,7 +366,7 @@ std::pair<Prepared, Fitted> next_start(const RunConfig& asked, const Registry& r
                               source ? start_of_fork(*source, config) : folder);
   const auto began = source ? run_of_checkpoint(source->checkpoint) : folder;
   if (checkpoint || source) {
-    check_same_program(began, program_of(config.model, prepared.task.facts));
+    check_same_program(began, program_of(config.model, prepared.task));
   }
   const Datasets& datasets = prepared.datasets;
   Facts data;

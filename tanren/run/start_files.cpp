@@ -7,6 +7,7 @@
 #include "tanren/base/text.h"
 #include "tanren/config/filled_keys.h"
 #include "tanren/data/text/tokenizer.h"
+#include "tanren/model/torchscript.h"
 
 #include <string>
 #include <vector>
@@ -59,8 +60,14 @@ std::optional<ModelProgram> kept_program(const std::string& text) {
 
 }  // namespace
 
-std::optional<ModelProgram> program_of(const ModelOptions& model, const TaskFacts& task) {
-  if (task.graph) return ModelProgram{kPackage, task.graph->checksum};
+std::optional<ModelProgram> program_of(const ModelOptions& model, const Task& task) {
+  if (task.facts.graph) return ModelProgram{kPackage, task.facts.graph->checksum};
+  const std::string script = script_checksum(*task.module);
+  if (!script.empty()) return ModelProgram{kScript, script};
+  return program_of(model);
+}
+
+std::optional<ModelProgram> program_of(const ModelOptions& model) {
   const bool is_package = model.kind == "package";
   if (model.path.empty() || (!is_package && model.kind != "torchscript")) return std::nullopt;
   const fs::path path = model.path, file = is_package ? path / "manifest.json" : path;

@@ -19,9 +19,11 @@ struct ModelProgram {
   std::string sort;      // "package", "TorchScript file"
   std::string checksum;  // 16 hexadecimal digits
 };
-// That of the task, or of the file or folder in model.path, which is not loaded. No value: the
-// model has none, or it is not there.
-std::optional<ModelProgram> program_of(const ModelOptions& model, const TaskFacts& task = {});
+// That of the file or folder in model.path, which is not loaded. No value: the model has none, or
+// it is not there.
+std::optional<ModelProgram> program_of(const ModelOptions& model);
+// That which the task of `model` was made of, whatever model.path names by now.
+std::optional<ModelProgram> program_of(const ModelOptions& model, const Task& task);
 
 // Writes these files into `folder`: the keys that `filled` has beyond `asked`, the checksum of
 // `program`, and the data's tokenizer if the config names one. Removes those of an earlier start,

@@ -239,6 +239,7 @@ TEST_F(PythonFolders, of_a_table_say_how_each_column_becomes_inputs) {
   EXPECT_EQ(json["preprocessing"]["scale"], 0.5);
   ASSERT_EQ(json["columns"].size(), 2u);
   EXPECT_EQ(json["columns"][1].dump(), R"({"fill":3.0,"name":"size"})");
+  EXPECT_EQ(json["decimal"], ".");
   fs::remove_all(out());
   write(train_on_table("standard", "standardize = true"));
   json = nlohmann::json::parse(read_file(out() / "architecture.json"));
@@ -250,6 +251,14 @@ TEST_F(PythonFolders, of_a_table_say_how_each_column_becomes_inputs) {
   EXPECT_EQ(size["fill"], 3.0);
   EXPECT_NEAR(size["mean"].get<double>(), 3.0, 1e-12);
   EXPECT_NEAR(size["std"].get<double>(), std::sqrt(8.0 / 3), 1e-12);
+}
+
+TEST_F(PythonFolders, of_a_table_say_its_decimal_sign) {
+  folder_.file("table.csv", "colour;size;label\nred;1,5;0\nblue;3,5;1\n");
+  write(train_on_table("comma", "decimal = \",\"\ndelimiter = \";\""));
+  const auto json = nlohmann::json::parse(read_file(out() / "architecture.json"));
+  EXPECT_EQ(json["decimal"], ",");
+  EXPECT_EQ(json["columns"][1]["fill"], 2.5);
 }
 
 // Issue 26: a folder of which a part was written looked like a model, and was in the way.

@@ -511,12 +511,129 @@ TEST_F(LeastTest, no_microbatch_has_fewer_the_last_one_included) {
   EXPECT_EQ(fit_memory(three(config)).plan.batch.microbatch, 6);
 }
 
+// The same with 71: the epoch's last batch of 7 has no split by 6 or 5 either.
+TEST_F(LeastTest, no_microbatch_of_an_epochs_short_last_batch_has_fewer) {
+  config_.model.hidden_size = 128;
+  config_.data.train.samples = 71;
+  dataset_ = open_dataset(config_.data.train, "data.train");
+  config_.batch.global_batch = "64";
+  RunConfig config = config_;
+  config.batch.microbatch = 7;
+  const FitInput given = three(config);
+  const int64_t needs = taken(try_config(given, config).prediction.peak_bytes);
+  config.memory.limit = std::to_string(smallest_limit(needs) << 20);
+  config.asked.insert("memory.limit");
+  ASSERT_TRUE(try_config(three(config), config).fits);
+  config.batch.microbatch = 8;
+  ASSERT_FALSE(try_config(three(config), config).fits);
+  config.batch.microbatch = 0;
+  const Fitted fitted = fit_memory(three(config));
+  EXPECT_EQ(fitted.plan.batch.microbatch, 4);
+  EXPECT_TRUE(fitted.remarks.empty()) << fitted.remarks.front();
+  config.data.last = "drop";
+  EXPECT_EQ(fit_memory(three(config)).plan.batch.microbatch, 6);
+}
+
+// What is asked for stays, and is refused at the step that it cannot make.
+TEST_F(LeastTest, a_microbatch_that_leaves_fewer_to_any_rank_is_told_before_the_run) {
+  const auto told = [&](int64_t microbatch, int64_t samples, int64_t ranks) {
+    config_.data.train.samples = samples;
+    dataset_ = open_dataset(config_.data.train, "data.train");
+    config_.batch.microbatch = microbatch;
+    config_.parallel = {};
+    if (ranks > 1) config_.parallel.ranks = "threads";
+    config_.parallel.replicas = ranks;
+    const Fitted fitted = fit_memory(three(config_));
+    EXPECT_EQ(fitted.plan.batch.microbatch, microbatch);
+    EXPECT_LE(fitted.remarks.size(), 1u);
+    const std::string remark = fitted.remarks.empty() ? "" : fitted.remarks.front();
+    if (!remark.empty()) {
+      const std::string text = remark.substr(std::string("[plan] ").size());
+      EXPECT_THAT(line(fitted.plan, "microbatch"), HasSubstr(text));
+    }
+    return remark;
+  };
+  config_.batch.global_batch = "13";  // 7 and 6 on two ranks
+  EXPECT_THAT(told(4, 26, 2), HasSubstr("at least 3 samples at once, and 6 in microbatches of 4"));
+  EXPECT_EQ(told(4, 26, 1),
+            "[plan] the model takes at least 3 samples at once, and 13 in "
+            "microbatches of 4 end with 1, which a step refuses; change "
+            "batch.global_batch or batch.microbatch, or leave an epoch's short "
+            "last batch out (data.last = \"drop\")");
+  EXPECT_EQ(told(5, 26, 1), "") << "5 + 5 + 3";
+  EXPECT_EQ(told(7, 26, 2), "");
+  EXPECT_THAT(told(7, 28, 1), HasSubstr("and 2 in microbatches of 7 end with 2"));
+}
+
+// The real steps may take what the replicas share, and each has half of it.
 TEST_F(LeastTest, the_refusal_says_that_the_model_takes_no_fewer) {
-  set_cpu_memory_limit(int64_t{8} << 30);  // the real steps keep to it
-  config_.memory.limit = std::to_string(5 << 20);
+  config_.model.hidden_size = 128;
+  config_.parallel.ranks = "threads";
+  config_.parallel.replicas = 2;
+  config_.asked.insert("memory.recompute");
+  const auto needed = [&](int64_t microbatch) {
+    RunConfig config = config_;
+    config.batch.microbatch = microbatch;
+    return taken(try_config(three(config), config).prediction.peak_bytes);
+  };
+  const int64_t limit = (smallest_limit(needed(6)) + 1) << 20;
+  ASSERT_LT(limit, 2 * needed(3));
+  config_.memory.limit = std::to_string(limit);
   config_.asked.insert("memory.limit");
   const std::string text = error_of<LimitError>([&] { fit_memory(three(config_)); });
   EXPECT_THAT(text, HasSubstr("a step needs with 3 samples at once (the model takes no fewer)"));
+}
+
+// Its task does not say that it fails with one sample.
+class RowsTest : public UntraceableTest {
+ protected:
+  Task make(const RunConfig& config) const override {
+    Task task = UntraceableTest::make(config);
+    task.phases.front().forward = [inner = task.phases.front().forward](const Batch& batch) {
+      const at::Tensor& rows = batch["inputs"];
+      if (!is_dry(rows) && rows.size(0) < 2) throw std::runtime_error("one row has no variance");
+      return inner(batch);
+    };
+    return task;
+  }
+};
+
+TEST_F(RowsTest, steps_of_2_and_4_samples_tell_the_peak_of_every_microbatch_but_of_1) {
+  const FitInput given = input(config_);
+  const Fitted free = fit_memory(given);
+  ASSERT_TRUE(free.prediction);
+  EXPECT_EQ(free.prediction->how, "two steps of 2 and 4 samples");
+  const double expected = dry_peak(free.plan);
+  EXPECT_NEAR(static_cast<double>(free.prediction->peak_bytes), expected, 0.01 * expected);
+  const MemoryForecast forecast = memory_forecast(given, free);
+  ASSERT_EQ(forecast.rows.size(), 4u);  // 2, 4, 8, 16
+  EXPECT_EQ(forecast.rows.front().microbatch, 2);
+  config_.batch.microbatch = 1;
+  EXPECT_THAT(line(fit(config_).plan, "predicted_peak"),
+              HasSubstr("the model takes at least 2 samples at once"));
+  // 15 = 7 · 2 + 1, and one is too few.
+  config_.batch.global_batch = "15";
+  config_.batch.microbatch = 2;
+  EXPECT_THAT(fit(config_).remarks, ::testing::Contains(HasSubstr("15 in microbatches of 2 end")));
+}
+
+TEST_F(FitTest, the_forecast_shows_the_fewest_samples_and_no_fewer_as_what_needs_less) {
+  FitInput given = input(config_);
+  given.least_samples = 2;
+  const auto sizes = [&](int64_t microbatch) {
+    given.config.batch.microbatch = microbatch;
+    const MemoryForecast forecast = memory_forecast(given, fit_memory(given));
+    std::string text;
+    for (const auto& row : forecast.rows) text += std::to_string(row.microbatch) + " ";
+    for (const auto& other : forecast.alternatives) {
+      if (other.what.starts_with("batch.microbatch")) text += other.what;
+    }
+    return text;
+  };
+  EXPECT_EQ(sizes(1), "1 2 4 ");
+  EXPECT_EQ(sizes(2), "2 4 8 ");
+  EXPECT_EQ(sizes(3), "2 3 4 8 batch.microbatch = 2");
+  EXPECT_EQ(sizes(8), "2 4 8 16 batch.microbatch = 4");
 }
 
 TEST_F(FitTest, the_forecast_grows_with_samples_and_tokens_and_names_what_needs_less) {

@@ -243,6 +243,7 @@ TEST_F(PackageRun, goes_on_bitwise_with_averages_a_loss_scale_and_evaluations) {
 TEST_F(PackageRun, goes_on_with_its_own_package_alone) {
   auto config = config_of({});
   config.checkpoint.every = 1;
+  config.data.eval = config.data.train;
   auto first = config;
   first.run.stop_after = 2;
   EXPECT_EQ(go(first, "run").loop.ending, Ending::stopped);
@@ -277,7 +278,56 @@ TEST_F(PackageRun, goes_on_with_its_own_package_alone) {
     EXPECT_EQ(text.find('\n'), std::string::npos) << i;
   }
   write_manifest(package, own);
-  for (const size_t i : {1, 2, 3, 5, 6}) EXPECT_NO_THROW(uses[i]()) << i;
+  for (const size_t i : {1, 2, 3, 4, 5, 6}) EXPECT_NO_THROW(uses[i]()) << i;
+  EXPECT_EQ(go(config, "run").loop.ending, Ending::finished);
+}
+
+// What is compared is what was loaded, also where the path names another package by then.
+TEST_F(PackageRun, predicts_with_its_own_package_alone_if_it_is_exchanged_meanwhile) {
+  auto config = config_of({});
+  config.checkpoint.every = 1;
+  config.run.stop_after = 2;
+  EXPECT_EQ(go(config, "run").loop.ending, Ending::stopped);
+  const std::filesystem::path package = config.model.path, run = folder_.path() / "run";
+  const nlohmann::json own = hand_manifest({}, package);
+  nlohmann::json other = own;
+  other["class"] = "OtherModel";
+  const auto model = [&] {
+    return described_model(run, {"model.path=" + config.model.path}, test_registry());
+  };
+  DescribedModel kept = model(), exchanged = model();
+  EXPECT_NO_THROW(prepared_model(kept, run, test_registry()));
+  write_manifest(package, other);
+  TANREN_EXPECT_CONTAINS(
+      error_of<ConfigError>([&] { prepared_model(exchanged, run, test_registry()); }),
+      "run began with the package of checksum ");
+  const Task loaded = package_task(package);
+  write_manifest(package, own);
+  EXPECT_EQ(program_of(config.model, loaded)->checksum, loaded.facts.graph->checksum);
+  EXPECT_NE(program_of(config.model)->checksum, loaded.facts.graph->checksum);
+}
+
+// A search would choose what the graphs refuse.
+TEST_F(PackageRun, of_a_package_that_refuses_some_microbatches_keeps_its_own) {
+  auto config = config_of({});
+  config.run.steps = 1;
+  const auto planned = [&](int64_t least, int64_t most, int64_t multiple) {
+    nlohmann::json manifest = hand_manifest({}, config.model.path);
+    manifest["sizes"]["batch"] = {{"min", least}, {"max", most}, {"multiple", multiple}};
+    write_manifest(config.model.path, manifest);
+    const Plan plan = plan_only(config, test_registry());
+    EXPECT_EQ(plan.batch.microbatch, 8);
+    for (const PlanLine& line : plan.lines) {
+      if (line.key == "predicted_peak") return line.value + ": " + line.reason;
+    }
+    return std::string();
+  };
+  const std::string chosen = "no steps tell the memory of other microbatches, and none is chosen";
+  for (const std::string& text : {planned(4, 64, 4), planned(5, 8, 1), planned(8, 8, 1)}) {
+    EXPECT_EQ(text.find("unknown: " + config.model.path + " takes batch "), 0u) << text;
+    TANREN_EXPECT_CONTAINS(text, chosen);
+  }
+  TANREN_EXPECT_CONTAINS(planned(4, 8, 1), "by two steps of 4 and 8 samples");
   EXPECT_EQ(go(config, "run").loop.ending, Ending::finished);
 }
 

@@ -186,7 +186,8 @@ TEST_F(PackageTask, refuses_at_once_what_no_file_of_weights_can_hold) {
   EXPECT_EQ(package_note(metadata, "model.tanren.safetensors")->class_name, "Größe");
   write_file(package / "config.json", "{\"scale\": Infinity}");
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { package_task(package); }),
-                         "config.json is no object of JSON, which has neither Infinity nor NaN");
+                         "config.json is no object of JSON, which has neither Infinity nor NaN; "
+                         "write a number that the model takes for each");
 }
 
 TEST_F(PackageTask, loads_no_code_in_a_dry_run) {

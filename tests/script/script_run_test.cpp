@@ -11,6 +11,7 @@
 #include "tanren/interop/whole_model.h"
 #include "tanren/model/supervised.h"
 #include "tanren/model/torchscript.h"
+#include "tanren/run/start_files.h"
 
 #include <gtest/gtest.h>
 
@@ -93,6 +94,7 @@ TEST_F(ScriptRun, goes_on_bitwise_after_a_stop_at_any_step) {
 TEST_F(ScriptRun, goes_on_with_its_own_file_alone) {
   auto config = config_of(script_classifier());
   config.checkpoint.every = 1;
+  config.data.eval = config.data.train;
   auto first = config;
   first.run.stop_after = 2;
   EXPECT_EQ(go(first, "run").loop.ending, Ending::stopped);
@@ -112,7 +114,38 @@ TEST_F(ScriptRun, goes_on_with_its_own_file_alone) {
                            "run began with the TorchScript file of checksum ");
   }
   write_file(config.model.path, own);
+  for (const size_t i : {1, 2, 3}) EXPECT_NO_THROW(uses[i]()) << i;
   EXPECT_EQ(go(config, "run").loop.ending, Ending::finished);
+}
+
+TEST_F(ScriptRun, is_of_the_file_that_was_loaded_whatever_stands_there_by_then) {
+  const auto config = config_of(script_classifier());
+  const Task task = torchscript_task(config.model, {.input_shape = {1, 8, 8}, .outputs = 5});
+  const std::string own = program_of(config.model)->checksum;
+  EXPECT_EQ(program_of(config.model, task)->checksum, own);
+  script_classifier("torch.relu(x)").save(config.model.path);
+  EXPECT_NE(program_of(config.model)->checksum, own);
+  EXPECT_EQ(program_of(config.model, task)->checksum, own);
+}
+
+// Batch norm of pictures has many rows in one sample, and that of rows needs two samples.
+TEST_F(ScriptRun, is_measured_with_2_samples_only_where_1_does_not_do) {
+  const auto reasons = [&](const std::string& between, const std::string& folder) {
+    auto config = config_of(script_classifier(between));
+    config.run.steps = 1;
+    go(config, folder);
+    std::string text;
+    for (const PlanLine& line : plan_.lines) text += line.reason + "\n";
+    return text;
+  };
+  const std::string of_pictures = reasons(
+      "torch.reshape(torch.batch_norm(torch.reshape(x, [-1, 4]), None, None, None, None, "
+      "self.training, 0.1, 1e-5, False), [-1, 16])",
+      "pictures");
+  TANREN_EXPECT_CONTAINS(of_pictures, "batch norm");
+  TANREN_EXPECT_CONTAINS(of_pictures, "by two steps of 1 and 2 samples");
+  TANREN_EXPECT_CONTAINS(reasons("x + torch.narrow(x, 0, 1, 1)", "rows"),
+                         "by two steps of 2 and 4 samples");
 }
 
 TEST_F(ScriptRun, says_in_its_plan_what_the_file_draws_and_how_its_memory_was_measured) {
