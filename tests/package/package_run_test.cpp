@@ -15,6 +15,7 @@
 #include "tanren/interop/python_folder.h"
 #include "tanren/interop/whole_model.h"
 #include "tanren/memory/cpu_allocator.h"
+#include "tanren/model/package.h"
 #include "tanren/predict/described_model.h"
 #include "tanren/run/start_files.h"
 #include "tanren/train/evaluate.h"
