@@ -234,8 +234,10 @@ TEST_F(LeastTest, a_microbatch_that_leaves_fewer_to_any_rank_is_told_before_the_
     dataset_ = open_dataset(config_.data.train, "data.train");
     config_.batch.microbatch = microbatch;
     config_.parallel = {};
-    if (ranks > 1) config_.parallel.ranks = "threads";
-    config_.parallel.replicas = ranks;
+    if (ranks > 1) {
+      config_.parallel.ranks = "threads";
+      config_.parallel.replicas = ranks;
+    }
     const Fitted fitted = fit_memory(three(config_));
     EXPECT_EQ(fitted.plan.batch.microbatch, microbatch);
     EXPECT_LE(fitted.remarks.size(), 1u);
