@@ -7,6 +7,7 @@
 #include "tanren/config/kinds.h"
 #include "tanren/config/write_config.h"
 #include "tanren/data/collated.h"
+#include "tanren/forecast/enough_samples.h"
 #include "tanren/forecast/fit_stages.h"
 #include "tanren/forecast/fitting_stages.h"
 #include "tanren/forecast/smaller_models.h"
@@ -21,54 +22,6 @@
 namespace tanren {
 
 namespace {
-
-// Samples that a rank has of a batch: of a full one, and of an epoch's short last one.
-std::vector<int64_t> shares_of(const BatchPlan& batch, int64_t samples) {
-  std::vector<int64_t> shares;
-  const auto add = [&](int64_t size) {
-    const int64_t ranks = batch.world_size;
-    for (const int64_t share : {size / ranks, (size + ranks - 1) / ranks}) {
-      if (share > 0) shares.push_back(share);
-    }
-  };
-  add(batch.global_batch);
-  if (batch.keep_last) add(samples % batch.global_batch);
-  return shares;
-}
-
-// Samples of a share's last microbatch.
-int64_t last_of(int64_t share, int64_t microbatch) { return (share - 1) % microbatch + 1; }
-
-// The microbatch next below `even`, else above it up to `most`, that leaves no last microbatch of
-// fewer samples than `least`, but in shares that have fewer themselves; `even` if there is none.
-int64_t with_enough(const std::vector<int64_t>& shares, int64_t even, int64_t most, int64_t least) {
-  const auto is_enough = [&](int64_t microbatch) {
-    return std::all_of(shares.begin(), shares.end(), [&](int64_t share) {
-      return share < least || last_of(share, microbatch) >= least;
-    });
-  };
-  for (int64_t size = even; size >= least; --size) {
-    if (is_enough(size)) return size;
-  }
-  for (int64_t size = even + 1; size <= most; ++size) {
-    if (is_enough(size)) return size;
-  }
-  return even;
-}
-
-// What a plan must say of a microbatch that leaves too few samples; empty: it leaves none.
-std::string too_few(const BatchPlan& batch, int64_t samples, int64_t least) {
-  for (const int64_t share : shares_of(batch, samples)) {
-    const int64_t last = last_of(share, batch.microbatch);
-    if (last >= least) continue;
-    return fmt::format(
-        "the model takes at least {} samples at once, and {} in microbatches of {} end with {}, "
-        "which a step refuses; change batch.global_batch or batch.microbatch, or leave an epoch's "
-        "short last batch out (data.last = \"drop\")",
-        least, share, batch.microbatch, last);
-  }
-  return "";
-}
 
 // Tries configs against the limit, by dry runs if the model can run dry.
 class Fitter {
@@ -100,9 +53,8 @@ class Fitter {
     // The same number of microsteps, but of similar size: 4 = 2 + 2 rather than 3 + 1.
     const int64_t microsteps = best.plan.batch.accumulation_steps;
     const int64_t least = least_samples(input_, best.prediction);
-    const int64_t even = with_enough(
-        shares_of(best.plan.batch, input_.dataset->size()),
-        std::max((best.plan.batch.per_rank + microsteps - 1) / microsteps, least), low, least);
+    int64_t even = (best.plan.batch.per_rank + microsteps - 1) / microsteps;
+    even = with_enough(best.plan.batch, input_.dataset->size(), std::max(even, least), least);
     return even == best.plan.batch.microbatch ? best : with_microbatch(config, even);
   }
 
@@ -281,10 +233,6 @@ std::string shorter(const FitInput& input, const Tried& least) {
 }
 
 }  // namespace
-
-int64_t least_samples(const FitInput& input, const MemoryPrediction& prediction) {
-  return std::max(input.least_samples, prediction.least_samples);
-}
 
 StepPredictor predictor_of(const FitInput& input, const RunConfig& config) {
   RunConfig of_any_microbatch = config;

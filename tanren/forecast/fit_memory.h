@@ -6,6 +6,7 @@
 #include "tanren/forecast/limit_room.h"
 #include "tanren/forecast/predict_stages.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -37,7 +38,9 @@ struct FitInput {
 };
 
 // Samples that a microbatch of the input's task has at least, as far as `prediction` tells.
-int64_t least_samples(const FitInput& input, const MemoryPrediction& prediction);
+inline int64_t least_samples(const FitInput& input, const MemoryPrediction& prediction) {
+  return std::max(input.least_samples, prediction.least_samples);
+}
 
 // The predictor of another config of the input, which outlives it.
 StepPredictor predictor_of(const FitInput& input, const RunConfig& config);

@@ -132,6 +132,7 @@ TEST_F(ScriptRun, is_of_the_file_that_was_loaded_whatever_stands_there_by_then) 
 TEST_F(ScriptRun, is_measured_with_2_samples_only_where_1_does_not_do) {
   const auto reasons = [&](const std::string& between, const std::string& folder) {
     auto config = config_of(script_classifier(between));
+    config.batch.microbatch = 4;
     config.run.steps = 1;
     go(config, folder);
     std::string text;
@@ -142,7 +143,7 @@ TEST_F(ScriptRun, is_measured_with_2_samples_only_where_1_does_not_do) {
       "torch.reshape(torch.batch_norm(torch.reshape(x, [-1, 4]), None, None, None, None, "
       "self.training, 0.1, 1e-5, False), [-1, 16])",
       "pictures");
-  TANREN_EXPECT_CONTAINS(of_pictures, "batch norm");
+  TANREN_EXPECT_CONTAINS(of_pictures, "batch norm couples the samples of a microbatch");
   TANREN_EXPECT_CONTAINS(of_pictures, "by two steps of 1 and 2 samples");
   TANREN_EXPECT_CONTAINS(reasons("x + torch.narrow(x, 0, 1, 1)", "rows"),
                          "by two steps of 2 and 4 samples");

@@ -1,0 +1,60 @@
+#include "tanren/forecast/enough_samples.h"
+
+#include "tanren/base/text.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace tanren {
+
+namespace {
+
+// Samples that a rank has of a batch: of a full one, and of an epoch's short last one.
+std::vector<int64_t> shares_of(const BatchPlan& batch, int64_t samples) {
+  std::vector<int64_t> shares;
+  const auto add = [&](int64_t size) {
+    const int64_t ranks = batch.world_size;
+    for (const int64_t share : {size / ranks, (size + ranks - 1) / ranks}) {
+      if (share > 0) shares.push_back(share);
+    }
+  };
+  add(batch.global_batch);
+  if (batch.keep_last) add(samples % batch.global_batch);
+  return shares;
+}
+
+// Samples of a share's last microbatch.
+int64_t last_of(int64_t share, int64_t microbatch) { return (share - 1) % microbatch + 1; }
+
+}  // namespace
+
+int64_t with_enough(const BatchPlan& batch, int64_t samples, int64_t even, int64_t least) {
+  const std::vector<int64_t> shares = shares_of(batch, samples);
+  const auto is_enough = [&](int64_t microbatch) {
+    return std::all_of(shares.begin(), shares.end(), [&](int64_t share) {
+      return share < least || last_of(share, microbatch) >= least;
+    });
+  };
+  for (int64_t size = even; size >= least; --size) {
+    if (is_enough(size)) return size;
+  }
+  for (int64_t size = even + 1; size <= batch.microbatch; ++size) {
+    if (is_enough(size)) return size;
+  }
+  return even;
+}
+
+std::string too_few(const BatchPlan& batch, int64_t samples, int64_t least) {
+  for (const int64_t share : shares_of(batch, samples)) {
+    const int64_t last = last_of(share, batch.microbatch);
+    if (last >= least) continue;
+    return fmt::format(
+        "the model takes at least {} samples at once, and {} in microbatches of {} end with {}, "
+        "which a step refuses; change batch.global_batch or batch.microbatch, or leave an epoch's "
+        "short last batch out (data.last = \"drop\")",
+        least, share, batch.microbatch, last);
+  }
+  return "";
+}
+
+}  // namespace tanren
