@@ -6,7 +6,7 @@
 #include "tanren/config/read_config.h"
 #include "tanren/config/write_config.h"
 #include "tanren/interop/table_json.h"
-#include "tanren/model/package_manifest.h"
+#include "tanren/model/class_name.h"
 
 #include <nlohmann/json.hpp>
 

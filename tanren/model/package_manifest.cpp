@@ -5,6 +5,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
+#include "tanren/model/class_name.h"
 
 #include <nlohmann/json.hpp>
 
@@ -361,29 +362,7 @@ void read_metrics(const Value& root, PackageManifest& manifest) {
   }
 }
 
-// Whether the UTF-8 character steers a terminal: U+0080 to U+009F, the separators and the order of
-// writing (U+2028 to U+202E, U+2066 to U+2069).
-bool is_control(std::string_view character) {
-  const auto last = static_cast<unsigned char>(character.back());
-  if (character.starts_with("\xc2")) return last < 0xa0;
-  if (character.starts_with("\xe2\x80")) return last >= 0xa8 && last <= 0xae;
-  return character.starts_with("\xe2\x81") && last >= 0xa6 && last <= 0xa9;
-}
-
 }  // namespace
-
-bool is_class_name(std::string_view text) {
-  if (text.empty()) return false;
-  while (!text.empty()) {
-    const char c = text.front();
-    const bool is_word =
-        c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    const size_t size = character_size(text);
-    if (size == 0 || (size == 1 && !is_word) || is_control(text.substr(0, size))) return false;
-    text.remove_prefix(size);
-  }
-  return true;
-}
 
 PackageManifest parse_package_manifest(std::string_view text, const std::string& file) {
   const Json json = parse_json(text);

@@ -69,11 +69,6 @@ struct PackageManifest {
   std::string_view float_dtype() const { return precision == "fp64" ? "float64" : "float32"; }
 };
 
-// Whether a class of Python may have this name: letters, digits and underscores, and what is beyond
-// ASCII, except for what steers a terminal. `text` is UTF-8. What reads a name back from a file of
-// weights has the same rule.
-bool is_class_name(std::string_view text);
-
 // ConfigError, one line beginning with "[model] " and `file`, for a text that is no such manifest,
 // or one of another version.
 PackageManifest parse_package_manifest(std::string_view text, const std::string& file);

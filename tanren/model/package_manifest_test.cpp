@@ -1,4 +1,5 @@
 #include "tanren/model/package_manifest.h"
+#include "tanren/model/class_name.h"
 
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"

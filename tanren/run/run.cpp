@@ -208,7 +208,6 @@ std::string first_step_of(const Prepared& prepared,
       *prepared.datasets.train, start);
 }
 
-// What the ranks compare beside their data.
 Facts with_program(Facts facts, const std::optional<ModelProgram>& program) {
   if (program) {
     facts.emplace_back("the " + program->sort + " in model.path, with checksum", program->checksum);

@@ -1,5 +1,5 @@
-// Keeps in the run folder what its run began with, so that resuming and evaluating do not need the
-// original files: start.toml (the kind and sizes from model.from_hf, the checksum of the program that
+// Keeps in the run folder what its run began with, so that resuming and evaluating need not the
+// original files: start.toml (kind and sizes from model.from_hf, the checksum of the program that
 // computes the model) and tokenizer/. Called by run.
 #pragma once
 
