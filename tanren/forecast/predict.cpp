@@ -289,7 +289,8 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
     const MemoryPrediction at_one = traced_peak(probed.one, probed.before);
     result = samples <= least ? at_one : traced_peak(probed.two, probed.before);
     const int64_t more =
-        (result.peak_bytes - at_one.peak_bytes) * std::max<int64_t>(samples - 2 * least, 0) / least;
+        samples <= least ? 0
+                         : (result.peak_bytes - at_one.peak_bytes) * (samples - 2 * least) / least;
     result.peak_bytes += more;
     result.at_peak.at(static_cast<size_t>(MemoryKind::activations)) += more;
   }
