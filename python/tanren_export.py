@@ -137,7 +137,8 @@ def locked_folder(path):
 
 def remove(folder, path):
     """Removes a folder that was beside `path`. The older package in it is put back if `path` has none."""
-    if (folder / "old").exists() and not path.exists():  # ended between the two renames
+    # Ended between the two renames. A relative link leads nowhere from within the folder.
+    if os.path.lexists(folder / "old") and not os.path.lexists(path):
         os.rename(folder / "old", path)
     shutil.rmtree(folder, ignore_errors=True)
 
