@@ -48,6 +48,7 @@ threads = 1
 [data.train]
 kind = "tensors"
 path = "{data}"
+{classes}
 [data.eval]
 kind = "tensors"
 path = "{data}"
@@ -226,7 +227,9 @@ def tanren(binary, *arguments):
 
 def trained_by_tanren(binary, folder, out, section, data, steps=STEPS, size=BATCH):
     save_file(data, folder / f"{out}.safetensors")
-    config = CONFIG.format(steps=steps, batch=size, model=section, data=f"{out}.safetensors")
+    # A few samples have not all of the classes.
+    classes = f"classes = {CLASSES}" if data["labels"].dim() == 1 else ""
+    config = CONFIG.format(steps=steps, batch=size, model=section, data=f"{out}.safetensors", classes=classes)
     (folder / f"{out}.toml").write_text(config)
     tanren(binary, "run", folder / f"{out}.toml", "--out", folder / out, "--quiet")
     log = [json.loads(line) for line in (folder / out / "log.jsonl").read_text().splitlines()]
