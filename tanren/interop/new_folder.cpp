@@ -10,6 +10,7 @@ namespace tanren {
 namespace fs = std::filesystem;
 
 NewFolder::NewFolder(fs::path folder) : folder_(std::move(folder)) {
+  if (folder_.empty()) throw InputError("[convert] the folder to write has no name; give it one");
   std::error_code error;
   if (fs::exists(folder_, error) &&
       (!fs::is_directory(folder_, error) || !fs::is_empty(folder_, error))) {

@@ -44,6 +44,12 @@ TEST(NewFolder, leaves_what_others_put_there_meanwhile) {
   EXPECT_TRUE(fs::exists(root.path() / "above" / "below" / "notes"));
 }
 
+// Its files would be those of the working folder.
+TEST(NewFolder, refuses_a_folder_without_a_name) {
+  EXPECT_EQ(error_of<InputError>([] { NewFolder(""); }),
+            "[convert] the folder to write has no name; give it one");
+}
+
 TEST(NewFolder, stays_where_it_was_there_before) {
   const TemporaryFolder root;
   {

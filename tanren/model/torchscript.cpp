@@ -20,6 +20,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -299,8 +300,14 @@ void refuse_views(const ScriptNode& root, const std::filesystem::path& file) {
   }
 }
 
+// A data set that is named by mistake is not read whole.
 std::string bytes_of(const std::filesystem::path& file) {
+  std::string first(2, ' ');
+  std::ifstream(file, std::ios::binary).read(first.data(), 2);
   try {
+    if (std::filesystem::is_regular_file(file) && first != "PK") {
+      throw InputError("it is no zip archive");
+    }
     return read_file(file);
   } catch (const InputError& error) {
     throw std::runtime_error(error.what());  // read_script names the file

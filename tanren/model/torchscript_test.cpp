@@ -73,6 +73,15 @@ TEST_F(TorchScript, a_file_that_is_none_is_refused_by_its_name) {
       "has no forward with an argument");
 }
 
+// A data set of a terabyte, named by mistake.
+TEST_F(TorchScript, a_file_that_is_none_is_not_read_whole) {
+  const std::string file = folder_.file("data.bin", "no archive");
+  std::filesystem::resize_file(file, std::uintmax_t{1} << 40);
+  TANREN_EXPECT_CONTAINS(
+      error_of<ConfigError>([&] { ModelRegistry().make(options(file), kPictures); }),
+      "cannot be read as a TorchScript file: it is no zip archive");
+}
+
 TEST_F(TorchScript, is_not_loaded_in_a_dry_run) {
   const std::string file = saved(script_classifier());
   const DryScope dry;
