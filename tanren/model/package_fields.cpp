@@ -9,6 +9,7 @@
 
 #include <limits>
 #include <map>
+#include <span>
 
 namespace tanren {
 
@@ -91,17 +92,13 @@ class PackageFields {
   // threads. On an accelerator the values are not read, and the device reports such an index.
   void check_values(const PackageManifest::Field& field, const at::Tensor& tensor) const {
     if (!field.values || !tensor.is_cpu() || tensor.numel() == 0) return;
-    const at::Tensor asked =
-        field.ignored ? tensor.masked_select(tensor.ne(*field.ignored)) : tensor;
-    if (asked.numel() == 0) return;
-    const auto [least, most] = at::aminmax(asked);
-    const auto check = [&](int64_t value) {
-      if (value >= field.values->first && value <= field.values->second) return;
+    const at::Tensor values = tensor.to(at::kLong).contiguous();
+    const auto [least, most] = *field.values;
+    for (const int64_t value : std::span(values.const_data_ptr<int64_t>(), values.numel())) {
+      if ((value >= least && value <= most) || value == field.ignored) continue;
       refuse(fmt::format("takes {} to {} in the field {}, and the batch has {}; fix the data",
-                         field.values->first, field.values->second, field.name, value));
-    };
-    check(least.item<int64_t>());
-    check(most.item<int64_t>());
+                         least, most, field.name, value));
+    }
   }
 
   [[noreturn]] void refuse(const std::string& what) const {
