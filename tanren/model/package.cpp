@@ -110,7 +110,10 @@ class Package {
   const PackageManifest& manifest() const { return manifest_; }
   const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
 
+  // On an accelerator the first call loads both graphs, so that a bad predict.so is told before any
+  // training, and its memory is in the first measure.
   Terms train(const Batch& batch) {
+    predict_->load(parameters_[0].device());
     std::vector<at::Tensor> inputs = weights();
     GraphResults results{.has_seeds = LossSeedsScope::current() != nullptr};
     for (const auto& term : manifest_.terms) {
