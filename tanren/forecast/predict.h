@@ -77,7 +77,7 @@ struct ProbeOptions {
   // the microbatch. Null: they are made again for each prediction.
   std::shared_ptr<ProbedSteps> kept = nullptr;
   std::string config = {};
-  // Of the model; TaskFacts tells more of the least.
+  // What the model takes; TaskFacts tells more of the least.
   SampleCounts counts = {};
 };
 

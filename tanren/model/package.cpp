@@ -169,10 +169,11 @@ class Package {
       if (buffer.output) graph.changed.push_back(buffer.name);
     }
     const auto& batch = manifest_.ranges.at("batch");
+    const int64_t missing = (batch.multiple - batch.min % batch.multiple) % batch.multiple;
     return {.couples_samples = manifest_.couples_samples,
             .torch_dropout = manifest_.draws,
             .runs_dry = false,
-            .least_samples = (batch.min + batch.multiple - 1) / batch.multiple * batch.multiple,
+            .least_samples = batch.min + missing,
             .graph = std::move(graph)};
   }
 

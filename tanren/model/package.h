@@ -26,7 +26,7 @@ struct PackageSamples {
   int64_t most = 1, multiple = 1;
 };
 
-// Of the package in that folder. InputError if its manifest cannot be read.
+// What the package in that folder takes. InputError if its manifest cannot be read.
 PackageSamples samples_of_package(const std::filesystem::path& package);
 
 // The task of options.path.
