@@ -93,10 +93,9 @@ class StepPredictor {
   // alone, by real steps with microbatches of 1 and 2 samples (ProbedStep), or of
   // TaskFacts::least_samples and twice as many, within ProbeOptions::counts. These train tasks of
   // their own, put the random generators back, and hold no more on the CPU than the plan's limit.
-  // Error if
-  // `make_task` keeps the module that it makes, or the memory of one of its tensors, which they
-  // would train, if one of them fails, or if the model does not take the microbatch; NeedsValues
-  // if they are not allowed.
+  // Error if `make_task` keeps the module that it makes, or the memory of one of its tensors, which
+  // they would train, if one of them fails, or if the model does not take the microbatch;
+  // NeedsValues if they are not allowed.
   MemoryPrediction step(const Plan& given, int64_t length = 0) const;
   // The peak of evaluating one batch of `samples`, weights and buffers included, by a dry run. In a
   // run that `trains`, gradients, optimizer state, averages and a copy of the buffers stand beside
