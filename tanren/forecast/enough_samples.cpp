@@ -28,31 +28,36 @@ int64_t last_of(int64_t share, int64_t microbatch) { return (share - 1) % microb
 
 }  // namespace
 
-int64_t with_enough(const BatchPlan& batch, int64_t samples, int64_t even, int64_t least) {
+int64_t with_enough(const BatchPlan& batch, int64_t samples, const SampleCounts& counts) {
+  const int64_t least = counts.least, multiple = counts.multiple;
   const std::vector<int64_t> shares = shares_of(batch, samples);
   const auto is_enough = [&](int64_t microbatch) {
     return std::all_of(shares.begin(), shares.end(), [&](int64_t share) {
-      return share < least || last_of(share, microbatch) >= least;
+      return share < least || share % multiple != 0 || last_of(share, microbatch) >= least;
     });
   };
-  for (int64_t size = even; size >= least; --size) {
+  // The same number of microsteps, but of similar size: 4 = 2 + 2 rather than 3 + 1.
+  const int64_t microsteps = (batch.per_rank + batch.microbatch - 1) / batch.microbatch;
+  int64_t even = std::max((batch.per_rank + microsteps - 1) / microsteps, least);
+  even += (multiple - even % multiple) % multiple;
+  for (int64_t size = even; size <= batch.microbatch; size += multiple) {
     if (is_enough(size)) return size;
   }
-  for (int64_t size = even + 1; size <= batch.microbatch; ++size) {
+  for (int64_t size = even - multiple; size >= least; size -= multiple) {
     if (is_enough(size)) return size;
   }
   return even;
 }
 
-std::string too_few(const BatchPlan& batch, int64_t samples, int64_t least) {
+std::string too_few(const BatchPlan& batch, int64_t samples, const SampleCounts& counts) {
   for (const int64_t share : shares_of(batch, samples)) {
     const int64_t last = last_of(share, batch.microbatch);
-    if (last >= least) continue;
+    if (counts.has(last)) continue;
     return fmt::format(
-        "the model takes at least {} samples at once, and {} in microbatches of {} end with {}, "
+        "the model takes {} samples at once, and {} in microbatches of {} end with {}, "
         "which a step refuses; change batch.global_batch or batch.microbatch, or leave an epoch's "
         "short last batch out (data.last = \"drop\")",
-        least, share, batch.microbatch, last);
+        to_text(counts), share, batch.microbatch, last);
   }
   return "";
 }

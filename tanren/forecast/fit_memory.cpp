@@ -40,8 +40,10 @@ class Fitter {
     Tried best = smallest_microbatch(config, planned);
     if (!best.fits) return best;
     int64_t low = best.plan.batch.microbatch, high = planned;  // low fits, high does not
-    while (high - low > 1) {
-      const int64_t middle = low + (high - low) / 2;
+    const int64_t multiple = input_.counts.multiple;
+    while (high - low > multiple) {
+      const int64_t half = (high - low) / 2;
+      const int64_t middle = low + std::max(half - half % multiple, multiple);
       Tried next = with_microbatch(config, middle);
       if (next.fits) {
         best = std::move(next);
@@ -50,11 +52,8 @@ class Fitter {
         high = middle;
       }
     }
-    // The same number of microsteps, but of similar size: 4 = 2 + 2 rather than 3 + 1.
-    const int64_t microsteps = best.plan.batch.accumulation_steps;
-    const int64_t least = least_samples(input_, best.prediction);
-    int64_t even = (best.plan.batch.per_rank + microsteps - 1) / microsteps;
-    even = with_enough(best.plan.batch, input_.dataset->size(), std::max(even, least), least);
+    const int64_t even = with_enough(best.plan.batch, input_.dataset->size(),
+                                     sample_counts(input_, best.prediction));
     return even == best.plan.batch.microbatch ? best : with_microbatch(config, even);
   }
 
@@ -121,6 +120,19 @@ class Fitter {
 };
 
 bool is_asked(const RunConfig& config, const char* key) { return config.asked.count(key) > 0; }
+
+// The config; if it leaves the microbatch open, and the plan's has more samples than the model
+// takes, with one that it takes.
+RunConfig within_most(const FitInput& input) {
+  RunConfig config = input.config;
+  const SampleCounts counts = sample_counts(input, {});
+  if (is_asked(config, "batch.microbatch")) return config;
+  BatchPlan batch = input.plan(config).batch;
+  if (batch.microbatch <= counts.most) return config;
+  batch.microbatch = counts.most - counts.most % counts.multiple;
+  config.batch.microbatch = with_enough(batch, input.dataset->size(), counts);
+  return config;
+}
 
 void explain(Plan& plan, const MemoryPrediction& prediction, int64_t standing_bytes) {
   std::string reason = breakdown(prediction) + "; by " + prediction.how;
@@ -241,7 +253,8 @@ StepPredictor predictor_of(const FitInput& input, const RunConfig& config) {
           ProbeOptions{.runs_dry = input.runs_dry,
                        .may_probe = input.may_probe,
                        .kept = input.probed,
-                       .config = to_toml(of_any_microbatch)}};
+                       .config = to_toml(of_any_microbatch),
+                       .counts = input.counts}};
 }
 
 std::string breakdown(const MemoryPrediction& prediction) {
@@ -285,16 +298,24 @@ Tried try_config(const FitInput& input, const RunConfig& config) {
 
 Fitted fit_memory(const FitInput& input) {
   if (input.config.parallel.pipeline > 1) return fit_stages(input);
-  const auto unknown = [&](const std::string& why) -> Fitted {
-    Plan plan = input.plan(input.config);
-    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, why});
-    return {.config = input.config, .plan = std::move(plan), .prediction = std::nullopt};
+  const RunConfig start = within_most(input);
+  const auto explain_most = [&](Plan& plan) {
+    if (start.batch.microbatch == input.config.batch.microbatch) return;
+    PlanLine& line = plan_line(plan, "microbatch");
+    line.source = Source::planned;
+    line.reason = fmt::format("the model takes at most {} samples at once; {}",
+                              to_text(input.counts.most), line.reason);
   };
-  if (!input.unpredicted.empty()) return unknown(input.unpredicted);
+  const auto unknown = [&](const std::string& why) -> Fitted {
+    Plan plan = input.plan(start);
+    explain_most(plan);
+    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, why});
+    return {.config = start, .plan = std::move(plan), .prediction = std::nullopt};
+  };
   const Fitter fitter(input);
   Tried found;
   try {
-    found = fitter.with(input.config);
+    found = fitter.with(start);
   } catch (const ConfigError&) {
     throw;
   } catch (const std::exception& error) {  // also torch's own; the run itself will report it
@@ -336,6 +357,7 @@ Fitted fit_memory(const FitInput& input) {
         "tries it, with a smaller microbatch if memory runs out (memory.recovery)",
         size_text(found.prediction.peak_bytes), size_text(found.plan.memory.limit_bytes)));
   }
+  explain_most(found.plan);
   const std::string because = "; " + size_text(asked_peak) + " would be needed otherwise";
   if (found.plan.batch.microbatch != wanted) {
     PlanLine& line = plan_line(found.plan, "microbatch");
@@ -350,7 +372,7 @@ Fitted fit_memory(const FitInput& input) {
     }
   }
   const std::string few =
-      too_few(found.plan.batch, input.dataset->size(), least_samples(input, found.prediction));
+      too_few(found.plan.batch, input.dataset->size(), sample_counts(input, found.prediction));
   if (!few.empty()) {
     plan_line(found.plan, "microbatch").reason += "; " + few;
     remarks.push_back("[plan] " + few);

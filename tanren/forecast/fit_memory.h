@@ -30,8 +30,9 @@ struct FitInput {
   int64_t least_room_bytes = 0;
   bool runs_dry = true;       // TaskFacts::runs_dry
   int64_t least_samples = 1;  // TaskFacts::least_samples: no smaller microbatch is tried
-  // Why no step is predicted, so that the microbatch stays; empty: one is.
-  std::string unpredicted = {};
+  // The most samples of a microbatch, and what their number is a multiple of; `least_samples` tells
+  // the least.
+  SampleCounts counts = {};
   bool may_probe = true;  // a model that cannot run dry may make real steps of few samples
   // The steps that it has made. Never null.
   std::shared_ptr<ProbedSteps> probed = std::make_shared<ProbedSteps>();
@@ -40,6 +41,13 @@ struct FitInput {
 // Samples that a microbatch of the input's task has at least, as far as `prediction` tells.
 inline int64_t least_samples(const FitInput& input, const MemoryPrediction& prediction) {
   return std::max(input.least_samples, prediction.least_samples);
+}
+
+// The numbers of samples that a microbatch may have, as far as `prediction` tells.
+inline SampleCounts sample_counts(const FitInput& input, const MemoryPrediction& prediction) {
+  SampleCounts counts = input.counts;
+  counts.least = least_samples(input, prediction);
+  return counts;
 }
 
 // The predictor of another config of the input, which outlives it.

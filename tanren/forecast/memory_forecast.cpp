@@ -97,7 +97,8 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
     });
   }
   config = fitted.config;
-  const int64_t fewer = std::max(plan.batch.microbatch / 2, least_samples(input, now));
+  const int64_t half = plan.batch.microbatch / 2;
+  const int64_t fewer = std::max(half - half % input.counts.multiple, least_samples(input, now));
   if (fewer < plan.batch.microbatch) {
     config.batch.microbatch = fewer;
     all.consider(config, fmt::format("batch.microbatch = {}", config.batch.microbatch),

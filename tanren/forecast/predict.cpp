@@ -29,8 +29,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <numeric>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace tanren {
@@ -140,12 +143,23 @@ bool is_kept(const std::function<Task()>& make_task) {
                                           [](const auto& each) { return !each.expired(); });
 }
 
+// Names of the module's buffers with a number that is not finite.
+std::set<std::string> not_finite(const torch::nn::Module& module) {
+  std::set<std::string> names;
+  for (const auto& item : module.named_buffers()) {
+    if (!item.value().defined() || !item.value().is_floating_point()) continue;
+    if (!at::isfinite(item.value()).all().item<bool>()) names.insert(item.key());
+  }
+  return names;
+}
+
 // The trace of `samples` samples: each size is extrapolated linearly from the two traces.
 MemoryTrace extrapolated(const ProbedStep& step, int64_t samples) {
   MemoryTrace result = step.one;
+  const int64_t between = std::max<int64_t>(step.num_samples_of_two - step.num_samples, 1);
   for (size_t i = 0; i < result.size(); ++i) {
     const int64_t more = step.two[i].bytes - step.one[i].bytes;
-    result[i].bytes += more * (samples - step.num_samples) / step.num_samples;
+    result[i].bytes += more * (samples - step.num_samples) / between;
   }
   return result;
 }
@@ -158,6 +172,14 @@ bool are_alike(const MemoryTrace& one, const MemoryTrace& two) {
 }
 
 }  // namespace
+
+std::string to_text(const SampleCounts& counts) {
+  const bool has_most = counts.most < std::numeric_limits<int32_t>::max();
+  std::string text = has_most ? fmt::format("{} to {}", counts.least, counts.most)
+                              : fmt::format("at least {}", counts.least);
+  if (counts.multiple > 1) text += fmt::format(" in multiples of {}", counts.multiple);
+  return text;
+}
 
 int64_t StepPredictor::length() const { return sequence_length(collated(dataset_, {0}).batch); }
 
@@ -235,24 +257,38 @@ ProbedStep StepPredictor::probe(const Plan& given, int64_t microsteps) const {
         "the factory keeps the module that it makes, or a tensor of it, and they would "
         "train it");
   }
+  // Torch's own batch_norm takes one row, whose variance is NaN, without a word.
+  const auto has_new_infinity = [&](const torch::nn::Module& trained) {
+    const std::set<std::string> after = not_finite(trained);
+    if (after.empty()) return false;
+    const std::set<std::string> before = not_finite(*make_task_().module);
+    return !std::includes(before.begin(), before.end(), after.begin(), after.end());
+  };
   ProbedStep result;
   int64_t fewest = 1;
-  const auto trace_of = [&](int64_t times) {
+  const auto trace_of = [&](bool is_first) {
     const TraceScope tracing;
     Task task = make_task_();
-    result.num_samples = std::max(task.facts.least_samples, fewest);
+    const SampleCounts& counts = probes_.counts;
+    result.num_samples = std::max({task.facts.least_samples, counts.least, fewest});
+    const int64_t last = counts.most - counts.most % counts.multiple;
+    result.num_samples_of_two = result.num_samples > last / 2 ? last : 2 * result.num_samples;
     Plan plan = shortened(given);
-    plan.batch.microbatch = times * result.num_samples;
+    plan.batch.microbatch = is_first ? result.num_samples : result.num_samples_of_two;
     plan.batch.global_batch = plan.batch.per_rank = plan.batch.microbatch * microsteps;
     const Parts parts{.plan = plan, .device = device};
     RunState run = build_run_state(std::move(task), parts);
     result.before = tracing.size();
     const GlobalBatch batch = even_batch(dataset_, plan.batch.global_batch);
     update_alone(run, parts, batch);
-    return tracing.trace();
+    MemoryTrace trace = tracing.trace();
+    if (plan.batch.microbatch == 1 && has_new_infinity(*run.task.module)) {
+      throw Error("a buffer is not finite after a microbatch of one sample");
+    }
+    return trace;
   };
   try {
-    result.one = trace_of(1);
+    result.one = trace_of(true);
   } catch (const MemoryError&) {
     throw;
   } catch (const c10::OutOfMemoryError&) {
@@ -260,9 +296,9 @@ ProbedStep StepPredictor::probe(const Plan& given, int64_t microsteps) const {
   } catch (const std::exception&) {
     if (result.num_samples > 1) throw;
     fewest = 2;
-    result.one = trace_of(1);
+    result.one = trace_of(true);
   }
-  result.two = trace_of(2);
+  result.two = result.num_samples_of_two > result.num_samples ? trace_of(false) : result.one;
   return result;
 }
 
@@ -275,12 +311,14 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
                                       to_text(given.device.threads), probes_.config);
   if (!kept.contains(key)) kept.emplace(key, probe(given, microsteps));
   const ProbedStep& probed = kept.at(key);
-  const int64_t least = probed.num_samples;
-  if (samples < least) {
+  const int64_t least = probed.num_samples, other = probed.num_samples_of_two;
+  SampleCounts counts = probes_.counts;
+  counts.least = least;
+  if (!counts.has(samples)) {
     throw Error(
-        fmt::format("the model takes at least {} samples at once, and this is a microbatch "
+        fmt::format("the model takes {} samples at once, and this is a microbatch "
                     "of {}",
-                    to_text(least), to_text(samples)));
+                    to_text(counts), to_text(samples)));
   }
   MemoryPrediction result;
   if (are_alike(probed.one, probed.two)) {
@@ -288,15 +326,17 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
   } else {  // operators differ with the size: extrapolate the peaks
     const MemoryPrediction at_one = traced_peak(probed.one, probed.before);
     result = samples <= least ? at_one : traced_peak(probed.two, probed.before);
-    const int64_t more =
-        samples <= least ? 0
-                         : (result.peak_bytes - at_one.peak_bytes) * (samples - 2 * least) / least;
+    const int64_t more = samples <= least ? 0
+                                          : (result.peak_bytes - at_one.peak_bytes) *
+                                                (samples - other) / (other - least);
     result.peak_bytes += more;
     result.at_peak.at(static_cast<size_t>(MemoryKind::activations)) += more;
   }
   result.is_dry = false;
   result.least_samples = least;
-  result.how = fmt::format("two steps of {} and {} samples", to_text(least), to_text(2 * least));
+  result.how = other > least
+                   ? fmt::format("two steps of {} and {} samples", to_text(least), to_text(other))
+                   : fmt::format("a step of {} samples", to_text(least));
   const int64_t missing = given.batch.per_rank - samples * microsteps;
   add_batches(result, missing * sample_bytes(collated(dataset_, {0}).batch, given));
   return result;

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -42,14 +43,27 @@ struct MemoryPrediction {
   std::string how;            // "a dry run", "two steps of 1 and 2 samples"
 };
 
+// The numbers of samples that a model takes at once.
+struct SampleCounts {
+  int64_t least = 1;  // itself a multiple
+  int64_t most = std::numeric_limits<int64_t>::max();
+  int64_t multiple = 1;
+  bool has(int64_t samples) const {
+    return samples >= least && samples <= most && samples % multiple == 0;
+  }
+};
+
+// "at least 3", "4 to 64 in multiples of 4"
+std::string to_text(const SampleCounts& counts);
+
 // What the tensors of real steps did, with the fewest samples that the task takes in a microbatch
-// and with twice as many: 2 and 4 for one that says it takes 1 and fails with it, as torch's batch
-// norm of rows does. Each size is a line over the samples, which the two give: it tells a step
-// of any microbatch.
+// and with twice as many, or the most that it takes: 2 and 4 for one that says it takes 1 and fails
+// with it, as torch's batch norm of rows does, or makes a buffer that is not finite. Each size is a
+// line over the samples, which the two give: it tells a step of any microbatch.
 struct ProbedStep {
   MemoryTrace one, two;
-  size_t before = 0;        // events before the step
-  int64_t num_samples = 1;  // of a microbatch of `one`
+  size_t before = 0;                                // events before the step
+  int64_t num_samples = 1, num_samples_of_two = 2;  // of a microbatch; the same: it takes no other
 };
 
 // Steps that were made, each once for all microbatches, by what else they depend on.
@@ -63,6 +77,8 @@ struct ProbeOptions {
   // the microbatch. Null: they are made again for each prediction.
   std::shared_ptr<ProbedSteps> kept = nullptr;
   std::string config = {};
+  // What the model takes; TaskFacts tells more of the least.
+  SampleCounts counts = {};
 };
 
 class StepPredictor {
@@ -75,11 +91,11 @@ class StepPredictor {
   // Predicts one training step of `given` on samples as in the dataset; if `length` is above 0, on
   // samples of `length` tokens. By a dry run; for a model that cannot run dry, which has one length
   // alone, by real steps with microbatches of 1 and 2 samples (ProbedStep), or of
-  // TaskFacts::least_samples and twice as many. These train tasks of their own, put the random
-  // generators back, and hold no more on the CPU than the plan's limit. Error if
-  // `make_task` keeps the module that it makes, or the memory of one of its tensors, which they
-  // would train, if one of them fails, or if the microbatch is smaller than theirs; NeedsValues if
-  // they are not allowed.
+  // TaskFacts::least_samples and twice as many, within ProbeOptions::counts. These train tasks of
+  // their own, put the random generators back, and hold no more on the CPU than the plan's limit.
+  // Error if `make_task` keeps the module that it makes, or the memory of one of its tensors, which
+  // they would train, if one of them fails, or if the model does not take the microbatch;
+  // NeedsValues if they are not allowed.
   MemoryPrediction step(const Plan& given, int64_t length = 0) const;
   // The peak of evaluating one batch of `samples`, weights and buffers included, by a dry run. In a
   // run that `trains`, gradients, optimizer state, averages and a copy of the buffers stand beside

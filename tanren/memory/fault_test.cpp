@@ -86,6 +86,25 @@ TEST(Fault, recovery_explains_a_library_s_words_when_it_gives_up) {
   EXPECT_EQ(plain.find("in disguise"), std::string::npos) << plain;
 }
 
+// Whatever the split, no microstep has fewer samples than the model takes.
+TEST(Recovery, splits_no_further_than_the_model_takes) {
+  Recovery recovery(MemoryPlan{.recovery = RecoveryMode::split}, at::kCPU);
+  EXPECT_EQ(recovery.part(8, 17), 8);
+  EXPECT_EQ(recovery.part(8, 1), 1) << "what the plan leaves stays";
+  recovery.failed(8, {}, 3);
+  EXPECT_EQ(recovery.part(8, 8), 3);
+  EXPECT_EQ(recovery.part(8, 7), 3);
+  EXPECT_EQ(recovery.part(8, 5), 5) << "3 + 2";
+  EXPECT_EQ(recovery.part(4, 5), 4) << "never more than planned";
+  recovery.fitted(3);
+  EXPECT_EQ(recovery.size(100) % 3, 0) << "a package may take multiples alone";
+  EXPECT_EQ(recovery.part(8, 8), 5) << "6 + 2";
+  recovery.failed(5, {}, 3);
+  const std::string text = error_of<MemoryError>([&] { recovery.failed(5, {}, 3); });
+  TANREN_EXPECT_CONTAINS(text, "with 5 samples");
+  TANREN_EXPECT_CONTAINS(text, "and the model takes at least 3 at once");
+}
+
 TEST(Fault, the_state_is_the_gauge_s) {
   install_cpu_allocator();
   const at::Tensor held = at::ones({1024, 256});

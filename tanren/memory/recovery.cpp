@@ -24,6 +24,12 @@ int64_t Recovery::size(int64_t planned) const {
   return size_ > 0 ? std::min(size_, planned) : planned;
 }
 
+int64_t Recovery::part(int64_t planned, int64_t left) const {
+  const int64_t next = std::min(size(planned), left), rest = left - next;
+  if (next == planned || rest == 0 || rest >= least_) return next;
+  return left < 2 * least_ ? std::min(left, planned) : left - least_;
+}
+
 void Recovery::begin() {
   if (failures_ == 0 || !gauge_.counts()) return;
   base_ = gauge_.live();
@@ -72,10 +78,11 @@ void Recovery::predict() {
     next = std::max<int64_t>(1, from.samples + static_cast<int64_t>(std::floor(more)));
   }
   if (failed_size_ > 0) next = std::min(next, failed_size_ - 1);
-  size_ = std::max<int64_t>(next, 1);
+  size_ = std::max(next - next % least_, least_);
 }
 
-void Recovery::failed(int64_t samples, const Shortage& shortage) {
+void Recovery::failed(int64_t samples, const Shortage& shortage, int64_t least) {
+  least_ = least;
   ++failures_;
   ++in_a_row_;
   quiet_ = 0;
@@ -87,25 +94,27 @@ void Recovery::failed(int64_t samples, const Shortage& shortage) {
             "(parallel.buffers = \"synchronised\"); lower batch.microbatch");
   }
   const bool again = in_a_row_ < 2;  // the first failure may have been a passing shortage
-  if (plan_.recovery == RecoveryMode::same_split || samples == 1) {
+  const bool is_smallest = samples < 2 * least_;
+  if (plan_.recovery == RecoveryMode::same_split || is_smallest) {
     if (!again) {
       give_up(samples, shortage,
-              samples == 1
-                  ? "one sample does not fit"
+              samples == 1 ? "one sample does not fit"
+              : is_smallest
+                  ? fmt::format("and the model takes at least {} at once", to_text(least_))
                   : "and a smaller microbatch would change the numbers (batch norm sees its "
                     "microbatch; memory.recovery = \"split\" allows it)");
     }
-    if (samples == 1) size_ = 1;
+    if (plan_.recovery != RecoveryMode::same_split) size_ = least_;
     return;
   }
   // A size that failed twice is not tried again before a long quiet time; one that failed once may
   // be, if later measurements say that it fits.
   if (size_ > 0) margin_ *= kLessMargin;
   if (size_ > 0) failed_size_ = failed_size_ > 0 ? std::min(failed_size_, samples) : samples;
-  size_ = 1;
+  size_ = least_;
 }
 
-void Recovery::give_up(int64_t samples, const Shortage& shortage, const char* reason) const {
+void Recovery::give_up(int64_t samples, const Shortage& shortage, const std::string& reason) const {
   std::string held;
   const auto owners = shortage.owners.empty() ? gauge_.owners() : shortage.owners;
   for (const auto& [kind, bytes] : owners) {

@@ -1,8 +1,9 @@
 // Recovery: how many samples a microstep takes, and what follows when they did not fit. After a
 // failure one sample is tried, which is useful work and measures what a sample costs. The size that
 // fits is computed from that and refined by each microstep that is measured, so that a second
-// failure is rare. Invariant: never more than the planned microbatch; without a failure it costs
-// nothing. Owned by Parts, used by train/microstep on the step's thread.
+// failure is rare. For a model that takes no fewer than some number of samples, that number is
+// tried, and sizes are multiples of it. Invariant: never more than the planned microbatch; without
+// a failure it costs nothing. Owned by Parts, used by train/microstep on the step's thread.
 #pragma once
 
 #include "tanren/memory/device_retry.h"
@@ -12,6 +13,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace tanren {
 
@@ -22,15 +24,18 @@ class Recovery {
 
   // Samples of the next microstep: at least 1, at most `planned`.
   int64_t size(int64_t planned) const;
+  // The same of `left` samples, so that no split leaves the last microstep fewer than the model
+  // takes. What the plan itself leaves stays.
+  int64_t part(int64_t planned, int64_t left) const;
 
   // Before a microstep; measures only after a failure.
   void begin();
   // The microstep fitted.
   void fitted(int64_t samples);
   // The microstep did not fit: gives the cache back and decides the next size(). MemoryError if
-  // nothing is left to try: recovery is off, the same split failed twice, or one sample does not
-  // fit.
-  void failed(int64_t samples, const Shortage& shortage);
+  // nothing is left to try: recovery is off, the same split failed twice, or a microstep that
+  // cannot be split does not fit. `least`: samples that the model takes at least (TaskFacts).
+  void failed(int64_t samples, const Shortage& shortage, int64_t least = 1);
 
   // Bytes that tensors may hold: the plan's limit where the device's driver tells more; 0: unknown.
   int64_t limit() const;
@@ -44,13 +49,15 @@ class Recovery {
     int64_t samples = 0, bytes = 0;
   };
   void predict();
-  [[noreturn]] void give_up(int64_t samples, const Shortage& shortage, const char* reason) const;
+  [[noreturn]] void give_up(int64_t samples, const Shortage& shortage,
+                            const std::string& reason) const;
 
   MemoryPlan plan_;
   MemoryGauge gauge_;
   DeviceReserve reserve_;
   double margin_ = 0.9;      // share of the room that a computed size may take
   int64_t size_ = 0;         // 0: as planned
+  int64_t least_ = 1;        // samples of a microstep
   int64_t failed_size_ = 0;  // the smallest that failed since the last long quiet time
   int64_t in_a_row_ = 0;
   int64_t failures_ = 0;

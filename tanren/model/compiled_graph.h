@@ -35,13 +35,16 @@ bool maps_have(std::istream& maps, const std::filesystem::path& file, dev_t devi
 class CompiledGraph {
  public:
   // `device`: cpu or cuda, for which it was compiled. A graph for the CPU is loaded at once, for an
-  // accelerator at its first call. ConfigError with the loader's words if it cannot be loaded.
-  // `check` is called before and after it is loaded, and throws if the file is no longer the right
-  // one.
+  // accelerator by `load` or at its first call. ConfigError with the loader's words if it cannot be
+  // loaded. `check` is called before and after it is loaded, and throws if the file is no longer
+  // the right one.
   CompiledGraph(std::filesystem::path file, std::string device, std::function<void()> check);
   ~CompiledGraph();
   CompiledGraph(const CompiledGraph&) = delete;
   CompiledGraph& operator=(const CompiledGraph&) = delete;
+
+  // Loads it for that device, unless it is loaded.
+  void load(at::Device device) { loaded(device.index()); }
 
   // The graph's outputs for inputs on its device, without autograd and autocast.
   // c10::OutOfMemoryError if an allocator refused memory meanwhile. std::runtime_error beginning

@@ -110,7 +110,10 @@ class Package {
   const PackageManifest& manifest() const { return manifest_; }
   const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
 
+  // On an accelerator the first call loads both graphs, so that a bad predict.so is told before any
+  // training, and its memory is in the first measure.
   Terms train(const Batch& batch) {
+    predict_->load(parameters_[0].device());
     std::vector<at::Tensor> inputs = weights();
     GraphResults results{.has_seeds = LossSeedsScope::current() != nullptr};
     for (const auto& term : manifest_.terms) {
@@ -165,10 +168,12 @@ class Package {
     for (const auto& buffer : manifest_.buffers) {
       if (buffer.output) graph.changed.push_back(buffer.name);
     }
+    const auto& batch = manifest_.ranges.at("batch");
+    const int64_t missing = (batch.multiple - batch.min % batch.multiple) % batch.multiple;
     return {.couples_samples = manifest_.couples_samples,
             .torch_dropout = manifest_.draws,
             .runs_dry = false,
-            .least_samples = manifest_.ranges.at("batch").min,
+            .least_samples = batch.min + missing,
             .graph = std::move(graph)};
   }
 
@@ -369,15 +374,11 @@ Task package_task(const fs::path& folder) {
   return task;
 }
 
-std::string why_microbatch_stays(const fs::path& folder) {
+PackageSamples samples_of_package(const fs::path& folder) {
   const fs::path file = folder / "manifest.json";
   const PackageManifest manifest = parse_package_manifest(read_file(file), file.string());
   const auto& batch = manifest.ranges.at("batch");
-  if (batch.multiple == 1 && batch.max / 2 >= batch.min) return "";
-  return one_line(fmt::format(
-      "{} takes {}: no steps tell the memory of other microbatches, and none is chosen; set "
-      "batch.microbatch",
-      folder.string(), package_sizes(manifest)));
+  return {.most = batch.max, .multiple = batch.multiple};
 }
 
 Task package_kind(const ModelOptions& options, const DataInfo& /*info*/) {

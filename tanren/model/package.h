@@ -8,8 +8,8 @@
 #include "tanren/base/task.h"
 #include "tanren/config/run_config.h"
 
+#include <cstdint>
 #include <filesystem>
-#include <string>
 
 namespace tanren {
 
@@ -21,10 +21,13 @@ namespace tanren {
 // NeedsValues in a dry run.
 Task package_task(const std::filesystem::path& package);
 
-// Why no microbatch can be chosen for the package in that folder: its graphs refuse some number of
-// samples from their least to twice as many. Empty: they take each. InputError if its manifest
-// cannot be read.
-std::string why_microbatch_stays(const std::filesystem::path& package);
+// The most samples that a package takes at once, and what their number is a multiple of.
+struct PackageSamples {
+  int64_t most = 1, multiple = 1;
+};
+
+// What the package in that folder takes. InputError if its manifest cannot be read.
+PackageSamples samples_of_package(const std::filesystem::path& package);
 
 // The task of options.path.
 Task package_kind(const ModelOptions& options, const DataInfo& info);

@@ -234,6 +234,9 @@ void read_ranges(const Value& root, PackageManifest& manifest) {
     PackageManifest::Range range{value["min"].number(1), value["max"].number(1),
                                  value["multiple"].number(1)};
     if (range.min > range.max) value.refuse("has min above max");
+    if (range.max - range.max % range.multiple < range.min) {
+      value.refuse("has no multiple from min to max");
+    }
     manifest.ranges.emplace(name, range);
   }
   if (manifest.ranges.count("batch") == 0) sizes.refuse("lack 'batch'");

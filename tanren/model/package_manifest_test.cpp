@@ -93,6 +93,7 @@ TEST(PackageManifest, is_refused_in_one_line_that_names_the_place) {
       {[](Json& m) { m["files"]["train.so"] = "0123"; }, "no checksum"},
       {[](Json& m) { m["sizes"].erase("batch"); }, "lack 'batch'"},
       {[](Json& m) { m["sizes"]["tokens"]["min"] = 65; }, "has min above max"},
+      {[](Json& m) { m["sizes"]["tokens"]["multiple"] = 65; }, "has no multiple from min to max"},
       {[](Json& m) { m["sizes"]["tokens"]["multiple"] = 0; }, "sizes.tokens.multiple"},
       {[](Json& m) { m["parameters"][0]["gradient"] = 3; }, "is 3, and the graph has 3 outputs"},
       {[](Json& m) { m["parameters"][0]["gradient"] = 1; }, "is 1, which is another tensor's"},

@@ -257,7 +257,8 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   prepared.fit.runs_dry = prepared.task.facts.runs_dry;
   prepared.fit.least_samples = prepared.task.facts.least_samples;
   if (trains && prepared.task.facts.graph && config.model.kind == "package") {
-    prepared.fit.unpredicted = why_microbatch_stays(config.model.path);
+    const PackageSamples samples = samples_of_package(config.model.path);
+    prepared.fit.counts = {.most = samples.most, .multiple = samples.multiple};
   }
   prepared.config = std::move(config);
   cut_by_plan(prepared);

@@ -96,8 +96,8 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
   }
   undo.restore_all();
   Incident incident = incident_of(*shortage, piece, 0, context);
-  recovery.failed(piece.size(), *shortage);
-  incident.next_microbatch = recovery.size(piece.size());
+  recovery.failed(piece.size(), *shortage, context.run.task.facts.least_samples);
+  incident.next_microbatch = recovery.part(piece.size(), piece.size());
   if (context.incident) context.incident(incident);
   return run_piece(phase, piece, without_fired(phase, pending), is_last, context);
 }
@@ -109,7 +109,7 @@ bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is
   for (int64_t begin = 0; begin < piece.size();) {
     const bool may_stop = context.parts.ranks->world().alone() && context.run.phases_done == 0;
     if (begin > 0 && may_stop && context.parts.stop_requested()) return false;
-    const int64_t end = std::min(begin + context.parts.recovery->size(planned), piece.size());
+    const int64_t end = begin + context.parts.recovery->part(planned, piece.size() - begin);
     const Batch part = begin == 0 && end == piece.size() ? piece : piece.slice(begin, end);
     const bool last_part = is_last && end == piece.size();
     if (!microstep(phase, part, pending, last_part, context)) return false;

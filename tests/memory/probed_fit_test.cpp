@@ -4,6 +4,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/forecast/enough_samples.h"
 #include "tanren/forecast/memory_forecast.h"
 
 #include <gmock/gmock.h>
@@ -277,6 +278,80 @@ TEST_F(LeastTest, the_refusal_says_that_the_model_takes_no_fewer) {
   config_.asked.insert("memory.limit");
   const std::string text = error_of<LimitError>([&] { fit_memory(three(config_)); });
   EXPECT_THAT(text, HasSubstr("a step needs with 3 samples at once (the model takes no fewer)"));
+}
+
+// Its task takes 4, 8 or 12 samples.
+class MultipleTest : public UntraceableTest {
+ protected:
+  Task make(const RunConfig& config) const override {
+    Task task = UntraceableTest::make(config);
+    task.facts.least_samples = 4;
+    task.phases.front().forward = [inner = task.phases.front().forward](const Batch& batch) {
+      const at::Tensor& inputs = batch["inputs"];
+      if (!is_dry(inputs)) {
+        EXPECT_THAT(inputs.size(0), ::testing::AnyOf(4, 8, 12));
+      }
+      return inner(batch);
+    };
+    return task;
+  }
+  FitInput fours(const RunConfig& config) const {
+    FitInput given = input(config);
+    given.least_samples = 4;
+    given.counts = {.most = 14, .multiple = 4};
+    return given;
+  }
+};
+
+TEST_F(MultipleTest, no_microbatch_has_another_number_of_samples) {
+  config_.model.hidden_size = 128;
+  config_.data.train.samples = 64;
+  dataset_ = open_dataset(config_.data.train, "data.train");
+  config_.batch.global_batch = "64";
+  const Fitted free = fit_memory(fours(config_));
+  ASSERT_TRUE(free.prediction);
+  EXPECT_EQ(free.prediction->how, "two steps of 4 and 8 samples");
+  EXPECT_EQ(free.plan.batch.microbatch, 12);
+  EXPECT_THAT(line(free.plan, "microbatch"), HasSubstr("takes at most 14 samples at once"));
+  EXPECT_TRUE(free.remarks.empty()) << free.remarks.front();
+  const double expected = dry_peak(free.plan);
+  EXPECT_NEAR(static_cast<double>(free.prediction->peak_bytes), expected, 0.01 * expected);
+  RunConfig config = config_;
+  config.batch.microbatch = 8;
+  const FitInput given = fours(config);
+  const int64_t needs = taken(try_config(given, config).prediction.peak_bytes);
+  config.memory.limit = std::to_string(smallest_limit(needs) << 20);
+  config.asked.insert("memory.limit");
+  config.batch.microbatch = 0;
+  EXPECT_EQ(fit_memory(fours(config)).plan.batch.microbatch, 8);
+}
+
+TEST_F(MultipleTest, another_microbatch_that_is_asked_for_has_no_prediction) {
+  config_.asked.insert("batch.microbatch");
+  for (const int64_t microbatch : {6, 16}) {
+    config_.batch.microbatch = microbatch;
+    const Fitted fitted = fit_memory(fours(config_));
+    EXPECT_EQ(fitted.plan.batch.microbatch, microbatch);
+    EXPECT_THAT(line(fitted.plan, "predicted_peak"),
+                HasSubstr("takes 4 to 14 in multiples of 4 samples at once, and this is a "
+                          "microbatch of " +
+                          std::to_string(microbatch)));
+  }
+}
+
+// 97 samples: a batch of 64 and one of 33.
+TEST(EnoughSamples, keep_the_number_of_microsteps_if_they_can_and_never_pass_what_fits) {
+  BatchPlan batch;
+  batch.global_batch = batch.per_rank = 64;
+  const auto chosen = [&](int64_t fits, int64_t samples, const SampleCounts& counts) {
+    batch.microbatch = fits;
+    return with_enough(batch, samples, counts);
+  };
+  EXPECT_EQ(chosen(40, 97, {.least = 1}), 32);
+  EXPECT_EQ(chosen(40, 97, {.least = 3}), 33) << "33 = 32 + 1";
+  EXPECT_EQ(chosen(32, 97, {.least = 3}), 30) << "33 does not fit, and 64 = 31 + 31 + 2";
+  EXPECT_EQ(chosen(40, 100, {.least = 8, .multiple = 4}), 36) << "36 = 32 + 4";
+  EXPECT_EQ(chosen(35, 100, {.least = 8, .multiple = 4}), 28);
 }
 
 // Its task does not say that it fails with one sample.

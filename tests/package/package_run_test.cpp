@@ -307,27 +307,29 @@ TEST_F(PackageRun, predicts_with_its_own_package_alone_if_it_is_exchanged_meanwh
   EXPECT_NE(program_of(config.model)->checksum, loaded.facts.graph->checksum);
 }
 
-// A search would choose what the graphs refuse.
-TEST_F(PackageRun, of_a_package_that_refuses_some_microbatches_keeps_its_own) {
+// A step of other numbers of samples would be refused.
+TEST_F(PackageRun, is_planned_within_the_numbers_of_samples_that_its_package_takes) {
   auto config = config_of({});
   config.run.steps = 1;
+  int64_t expected = 8;
   const auto planned = [&](int64_t least, int64_t most, int64_t multiple) {
     nlohmann::json manifest = hand_manifest({}, config.model.path);
     manifest["sizes"]["batch"] = {{"min", least}, {"max", most}, {"multiple", multiple}};
     write_manifest(config.model.path, manifest);
     const Plan plan = plan_only(config, test_registry());
-    EXPECT_EQ(plan.batch.microbatch, 8);
+    EXPECT_EQ(plan.batch.microbatch, expected);
     for (const PlanLine& line : plan.lines) {
       if (line.key == "predicted_peak") return line.value + ": " + line.reason;
     }
     return std::string();
   };
-  const std::string chosen = "no steps tell the memory of other microbatches, and none is chosen";
-  for (const std::string& text : {planned(4, 64, 4), planned(5, 8, 1), planned(8, 8, 1)}) {
-    EXPECT_EQ(text.find("unknown: " + config.model.path + " takes batch "), 0u) << text;
-    TANREN_EXPECT_CONTAINS(text, chosen);
-  }
+  TANREN_EXPECT_CONTAINS(planned(4, 64, 4), "by two steps of 4 and 8 samples");
   TANREN_EXPECT_CONTAINS(planned(4, 8, 1), "by two steps of 4 and 8 samples");
+  TANREN_EXPECT_CONTAINS(planned(5, 8, 1), "by two steps of 5 and 8 samples");
+  TANREN_EXPECT_CONTAINS(planned(8, 8, 1), "by a step of 8 samples");
+  TANREN_EXPECT_CONTAINS(planned(3, 64, 4), "by two steps of 4 and 8 samples");
+  expected = 4;
+  TANREN_EXPECT_CONTAINS(planned(2, 7, 2), "by two steps of 2 and 4 samples");
   EXPECT_EQ(go(config, "run").loop.ending, Ending::finished);
 }
 
@@ -418,6 +420,29 @@ class PackageShortage : public PackageRun {
 
 class PackagePeak : public PackageShortage {};
 
+// The line between 4 and 6 samples tells what the one between 1 and 2 does.
+TEST_F(PackagePeak, is_measured_at_numbers_of_samples_that_the_package_takes) {
+  auto config = config_of({});
+  config.memory.limit = "8GiB";
+  const TinyRun run(config);
+  const TokenData data(38);
+  const auto peak = [&](const nlohmann::json& range, const SampleCounts& counts) {
+    nlohmann::json manifest = hand_manifest({}, config.model.path);
+    manifest["sizes"]["batch"] = range;
+    write_manifest(config.model.path, manifest);
+    const StepPredictor predictor([&] { return package_task(config.model.path); }, data,
+                                  {.counts = counts});
+    Plan plan = run.parts.plan;
+    plan.batch.microbatch = plan.batch.per_rank = plan.batch.global_batch = 6;
+    const MemoryPrediction prediction = predictor.step(plan);
+    EXPECT_EQ(prediction.least_samples, range["min"].get<int64_t>());
+    return static_cast<double>(prediction.peak_bytes);
+  };
+  const double expected = peak({{"min", 1}, {"max", 64}, {"multiple", 1}}, {});
+  EXPECT_NEAR(peak({{"min", 4}, {"max", 6}, {"multiple", 2}}, {.most = 6, .multiple = 2}), expected,
+              0.01 * expected);
+}
+
 // Its graph refuses a batch of one sample.
 TEST_F(PackagePeak, of_one_that_takes_2_samples_at_least_is_that_of_the_same_with_1) {
   auto config = config_of({});
@@ -468,6 +493,33 @@ TEST_F(PackageShortage, any_allocation_of_a_step_may_fail_once) {
               static_cast<long long>(injections), static_cast<long long>(recoveries), worst);
   EXPECT_GT(recoveries, 20);
   EXPECT_LT(worst, 1e-10);
+}
+
+// 8 samples are tried again as 3 and 5, and 5 have no split.
+TEST_F(PackageShortage, splits_into_no_fewer_samples_than_the_package_takes) {
+  auto config = config_of({});
+  nlohmann::json manifest = hand_manifest({}, config.model.path);
+  manifest["sizes"]["batch"]["min"] = 3;
+  write_manifest(config.model.path, manifest);
+  config.memory.limit = "8GiB";
+  TinyRun undisturbed(config), run(config);
+  run.step();
+  undisturbed.step();
+  for (int64_t index = 5; run.parts.recovery->num_failures() == 0; index += 5) {
+    ASSERT_LT(index, 100) << "no allocation of a microstep failed";
+    fail_cpu_allocation(index);
+    const StepReport report = run.step();
+    fail_cpu_allocation(INT64_MAX);
+    EXPECT_EQ(report.microsteps, 1 + run.parts.recovery->num_failures());
+    undisturbed.step();
+  }
+  EXPECT_LT(relative(run.weights(), undisturbed.weights()), 1e-10);
+  const GlobalBatch batch = run.loader->next();
+  trim_cpu_memory();
+  set_cpu_memory_limit(cpu_memory_charged() + (24 << 10));
+  const std::string text = error_of<MemoryError>([&] { run.step(batch); });
+  set_cpu_memory_limit(0);
+  TANREN_EXPECT_CONTAINS(text, "and the model takes at least 3 at once");
 }
 
 TEST_F(PackageShortage, does_not_grow_over_100_of_them) {

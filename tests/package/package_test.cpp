@@ -273,6 +273,18 @@ TEST_F(PackageTask, for_an_accelerator_is_refused_if_it_is_exported_anew_before_
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { task.predict(batch()); }), line);
 }
 
+// A run would find out after hours that it cannot evaluate. The weights stay on the CPU here, where
+// no graph for another device is called.
+TEST_F(PackageTask, for_an_accelerator_tells_before_any_training_that_it_cannot_predict) {
+  const auto package = write();
+  nlohmann::json manifest = hand_manifest({}, package);
+  manifest["device"] = "cuda";
+  write_manifest(package, manifest);
+  const Task task = package_task(package);
+  const std::string text = error_of<ConfigError>([&] { task.phases[0].forward(batch()); });
+  TANREN_EXPECT_CONTAINS(text, "predict.so");
+}
+
 TEST(CompiledGraph, is_told_from_another_mapped_file) {
   const std::string row = "7f00-7f01 r-xp 00000000 ";
   const auto is_mapped = [&](const std::string& rest) {
