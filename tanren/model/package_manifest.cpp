@@ -215,9 +215,8 @@ void read_files(const Value& root, PackageManifest& manifest) {
       files.refuse("name '" + name + "', which is no file of a package");
     }
     std::string sum = value.text();
-    const bool is_sum = sum.size() == 16 && std::all_of(sum.begin(), sum.end(), [](char c) {
-                          return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-                        });
+    const bool is_sum =
+        sum.size() == 16 && sum.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (!is_sum) value.refuse("is no checksum of 16 hexadecimal digits");
     manifest.files.emplace(name, std::move(sum));
   }
@@ -233,9 +232,8 @@ void read_ranges(const Value& root, PackageManifest& manifest) {
     value.check_keys({"min", "max", "multiple"});
     PackageManifest::Range range{value["min"].number(1), value["max"].number(1),
                                  value["multiple"].number(1)};
-    if (range.min > range.max) value.refuse("has min above max");
     if (range.max - range.max % range.multiple < range.min) {
-      value.refuse("has no multiple from min to max");
+      value.refuse(range.min > range.max ? "has min above max" : "has no multiple from min to max");
     }
     manifest.ranges.emplace(name, range);
   }
