@@ -125,8 +125,7 @@ std::pair<int64_t, bool> peak_of(Rehearsal& run, int64_t before) {
   }
   measured_step(run);
   const auto make = [&] { return run.make_task(); };
-  const ProbeOptions probes{.runs_dry = run.state().task.facts.runs_dry};
-  return {StepPredictor(make, run.dataset(), probes).step(run.plan()).peak_bytes, false};
+  return {StepPredictor(make, run.dataset(), run.probes()).step(run.plan()).peak_bytes, false};
 }
 
 // Measures the variant in turns with the run itself. Throws what the variant throws.

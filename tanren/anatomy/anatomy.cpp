@@ -155,8 +155,7 @@ void measure_operators(Rehearsal& run, Anatomy& anatomy) {
 
 void predict(const Rehearsal& run, Anatomy& anatomy) {
   try {
-    const StepPredictor predictor([&] { return run.make_task(); }, run.dataset(),
-                                  {.runs_dry = run.state().task.facts.runs_dry});
+    const StepPredictor predictor([&] { return run.make_task(); }, run.dataset(), run.probes());
     const MemoryPrediction predicted = predictor.step(run.plan());
     anatomy.predicted = PredictedMemory{predicted.peak_bytes, predicted.at_peak};
   } catch (const std::exception& error) {  // the model takes other batches than these

@@ -55,6 +55,7 @@ Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets
   }
   if (stage) stage("weights loaded", at::Device(prepared.plan.device.device));
   make_task_ = std::move(prepared.fit.make_task);
+  counts_ = prepared.fit.counts;
   config_ = std::move(prepared.config);
   datasets_ = std::move(prepared.datasets);
   parts_ = build_parts(prepared.plan, /*stop=*/nullptr, registry.accelerators);

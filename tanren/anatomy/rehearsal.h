@@ -50,6 +50,10 @@ class Rehearsal {
   const RunState& state() const { return state_; }
   const RunConfig& config() const { return config_; }     // as prepared
   Task make_task() const { return make_task_(config_); }  // another one, newly made
+  // For a prediction of its step.
+  ProbeOptions probes() const {
+    return {.runs_dry = state_.task.facts.runs_dry, .counts = counts_};
+  }
   const Dataset& dataset() const { return *datasets_.train; }
   int64_t tokens() const { return tokens_; }  // of the last step; 0: no sequences
 
@@ -57,6 +61,7 @@ class Rehearsal {
   RunConfig config_;
   Datasets datasets_;
   std::function<Task(const RunConfig&)> make_task_;
+  SampleCounts counts_;
   Parts parts_;
   std::optional<ShortWaits> waits_;
   RunState state_;

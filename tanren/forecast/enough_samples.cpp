@@ -54,9 +54,9 @@ std::string too_few(const BatchPlan& batch, int64_t samples, const SampleCounts&
     const int64_t last = last_of(share, batch.microbatch);
     if (counts.has(last)) continue;
     return fmt::format(
-        "the model takes {} samples at once, and {} in microbatches of {} end with {}, "
-        "which a step refuses; change batch.global_batch or batch.microbatch, or leave an epoch's "
-        "short last batch out (data.last = \"drop\")",
+        "the model takes {} samples at once, and {} in microbatches of {} end with {}; change "
+        "batch.global_batch or batch.microbatch, or leave an epoch's short last batch out "
+        "(data.last = \"drop\")",
         to_text(counts), share, batch.microbatch, last);
   }
   return "";

@@ -92,17 +92,42 @@ TEST(Recovery, splits_no_further_than_the_model_takes) {
   EXPECT_EQ(recovery.part(8, 17), 8);
   EXPECT_EQ(recovery.part(8, 1), 1) << "what the plan leaves stays";
   recovery.failed(8, {}, 3);
-  EXPECT_EQ(recovery.part(8, 8), 3);
-  EXPECT_EQ(recovery.part(8, 7), 3);
+  EXPECT_EQ(recovery.part(8, 8), 4) << "not 3 and 5";
+  EXPECT_EQ(recovery.part(8, 7), 4);
   EXPECT_EQ(recovery.part(8, 5), 5) << "3 + 2";
-  EXPECT_EQ(recovery.part(4, 5), 4) << "never more than planned";
+  EXPECT_EQ(recovery.part(4, 8), 4) << "3, 4 and 1 would end with too few";
+  EXPECT_EQ(recovery.part(20, 20), 4) << "even, and not 3 six times and 2";
   recovery.fitted(3);
-  EXPECT_EQ(recovery.size(100) % 3, 0) << "a package may take multiples alone";
-  EXPECT_EQ(recovery.part(8, 8), 5) << "6 + 2";
+  EXPECT_EQ(recovery.part(8, 8), 4) << "6 + 2";
   recovery.failed(5, {}, 3);
   const std::string text = error_of<MemoryError>([&] { recovery.failed(5, {}, 3); });
   TANREN_EXPECT_CONTAINS(text, "with 5 samples");
   TANREN_EXPECT_CONTAINS(text, "and the model takes at least 3 at once");
+}
+
+// In a share whose microbatches the model takes, whatever has failed and grown back in between.
+TEST(Recovery, splits_a_share_into_numbers_that_the_model_takes) {
+  for (const int64_t multiple : {1, 2, 4}) {
+    for (int64_t least = 2 * multiple; least <= 8; least += multiple) {
+      for (int64_t planned = least; planned < 24; planned += multiple) {
+        for (int64_t share = least; share < 60; share += multiple) {
+          if (share % planned != 0 && share % planned < least) continue;
+          for (const bool grows : {false, true}) {
+            Recovery recovery(MemoryPlan{.recovery = RecoveryMode::split}, at::kCPU);
+            recovery.failed(planned, {}, least);
+            for (int64_t left = share; left > 0;) {
+              const int64_t part = recovery.part(planned, left);
+              ASSERT_TRUE(part >= least && part <= planned && part % multiple == 0)
+                  << part << " of " << left << " of " << share << ", planned " << planned
+                  << ", least " << least << " in multiples of " << multiple;
+              left -= part;
+              if (grows) recovery.fitted(part);
+            }
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(Fault, the_state_is_the_gauge_s) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace tanren {
 
@@ -25,9 +26,16 @@ int64_t Recovery::size(int64_t planned) const {
 }
 
 int64_t Recovery::part(int64_t planned, int64_t left) const {
-  const int64_t next = std::min(size(planned), left), rest = left - next;
-  if (next == planned || rest == 0 || rest >= least_) return next;
-  return left < 2 * least_ ? std::min(left, planned) : left - least_;
+  const int64_t most = size(planned), last = left % planned;
+  const bool as_planned = most == planned && (left < planned || last == 0 || last >= least_);
+  if (failures_ == 0 || least_ == 1 || as_planned) return std::min(most, left);
+  // As even as can be, so that the last one has enough. `step` is a multiple of what the model
+  // takes multiples of, since the others are.
+  const int64_t step = std::gcd(std::gcd(planned, left), least_);
+  const int64_t parts =
+      std::clamp<int64_t>((left + most - 1) / most, 1, std::max<int64_t>(left / least_, 1));
+  const int64_t even = (left / step + parts - 1) / parts * step;
+  return std::min(even, planned);
 }
 
 void Recovery::begin() {

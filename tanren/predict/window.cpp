@@ -112,7 +112,8 @@ void WindowPredictor::forward(const Batch& host, WindowAnswers& window) {
     Answers answers(form_, "predict");
     const auto take = [&](const Prediction& prediction) { answers.add(prediction); };
     if (const auto shortage = tanren::predict(run_, parts_, part, take, Taking::in_attempt)) {
-      most_ = smaller(part.size(), "samples", "evaluate.batch", *shortage, parts_);
+      most_ = smaller(part.size(), "samples", "evaluate.batch", *shortage, parts_,
+                      run_.task.facts.least_samples);
       continue;
     }
     auto some = answers.take(part.size());

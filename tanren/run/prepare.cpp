@@ -280,6 +280,10 @@ void agree_on_limit(Prepared& prepared, Communicator& ranks) {
 Fitted fit(Prepared& prepared) {
   Fitted fitted = fit_memory(prepared.fit);
   prepared.plan = fitted.plan;
+  if (fitted.prediction) {  // for recovery, which may split
+    int64_t& least = prepared.task.facts.least_samples;
+    least = std::max(least, fitted.prediction->least_samples);
+  }
   cut_by_plan(prepared);
   return fitted;
 }

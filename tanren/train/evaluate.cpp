@@ -174,7 +174,8 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
       if (staged) {
         predict_in_stages(run, parts, part, *staged, take_part);
       } else if (const auto shortage = predict(run, parts, part, take_part)) {
-        most = smaller(part.size(), "samples", "evaluate.batch", *shortage, parts);
+        most = smaller(part.size(), "samples", "evaluate.batch", *shortage, parts,
+                       run.task.facts.least_samples);
         continue;
       }
       begin = end;

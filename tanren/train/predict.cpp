@@ -24,15 +24,16 @@ Prediction as_planned(Prediction prediction, const Plan& plan) {
 }
 
 int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& shortage,
-                const Parts& parts) {
+                const Parts& parts, int64_t least) {
   if (size == 1 || parts.plan.memory.recovery == RecoveryMode::off) {
     throw MemoryError(
         fmt::format("[evaluate] out of memory with {} {}: {}", size, of, shortage.message));
   }
   parts.recovery->gauge().release_cache();
+  const int64_t half = size / 2, next = half > least ? half - half % least : half;
   log(fmt::format("[memory] evaluation: out of memory with {} {}, now {} at once; {} sets it", size,
-                  of, size / 2, key));
-  return size / 2;
+                  of, next, key));
+  return next;
 }
 
 namespace {

@@ -37,7 +37,8 @@ Prediction as_planned(Prediction prediction, const Plan& plan);
 
 // The size to try after `size` samples or rows did not fit. In eval mode no sample depends on
 // another, and no row of scores ever does: any split gives the same. MemoryError if `size` is 1.
+// `least`: that of training; above it the new size is a multiple, as packages may want.
 int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& shortage,
-                const Parts& parts);
+                const Parts& parts, int64_t least = 1);
 
 }  // namespace tanren

@@ -253,7 +253,7 @@ TEST_F(LeastTest, a_microbatch_that_leaves_fewer_to_any_rank_is_told_before_the_
   EXPECT_THAT(told(4, 26, 2), HasSubstr("at least 3 samples at once, and 6 in microbatches of 4"));
   EXPECT_EQ(told(4, 26, 1),
             "[plan] the model takes at least 3 samples at once, and 13 in "
-            "microbatches of 4 end with 1, which a step refuses; change "
+            "microbatches of 4 end with 1; change "
             "batch.global_batch or batch.microbatch, or leave an epoch's short "
             "last batch out (data.last = \"drop\")");
   EXPECT_EQ(told(5, 26, 1), "") << "5 + 5 + 3";
