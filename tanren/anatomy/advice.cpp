@@ -71,7 +71,11 @@ void add_batch_variants(const Rehearsal& run, std::vector<Variant>& variants) {
                                : "the same update";
   const auto add = [&](int64_t microbatch) {
     variants.push_back({fmt::format("batch.microbatch = {}", microbatch),
-                        [=](RunConfig& c) { c.batch.microbatch = microbatch; }, note});
+                        [=](RunConfig& c) {
+                          c.batch.microbatch = microbatch;
+                          c.asked.insert("batch.microbatch");
+                        },
+                        note});
   };
   if (batch.microbatch < batch.per_rank) {
     add(std::min(2 * batch.microbatch, batch.per_rank));

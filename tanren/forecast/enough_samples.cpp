@@ -33,7 +33,9 @@ int64_t with_enough(const BatchPlan& batch, int64_t samples, const SampleCounts&
   const std::vector<int64_t> shares = shares_of(batch, samples);
   const auto is_enough = [&](int64_t microbatch) {
     return std::all_of(shares.begin(), shares.end(), [&](int64_t share) {
-      return share < least || share % multiple != 0 || last_of(share, microbatch) >= least;
+      const int64_t fewest_parts = (share + batch.microbatch - 1) / batch.microbatch;
+      const bool has_split = share % multiple == 0 && fewest_parts * least <= share;
+      return !has_split || last_of(share, microbatch) >= least;
     });
   };
   // The same number of microsteps, but of similar size: 4 = 2 + 2 rather than 3 + 1.

@@ -278,7 +278,9 @@ ProbedStep StepPredictor::probe(const Plan& given, int64_t microsteps) const {
     update_alone(run, parts, batch);
     MemoryTrace trace = tracing.trace();
     // Torch's own batch_norm takes one row, whose variance is NaN, without a word.
-    if (plan.batch.microbatch == 1 && buffers_with_nan(*run.task.module) != had_nan) {
+    const std::set<std::string> has_nan = buffers_with_nan(*run.task.module);
+    if (plan.batch.microbatch == 1 &&
+        !std::includes(had_nan.begin(), had_nan.end(), has_nan.begin(), has_nan.end())) {
       throw Error("a buffer has a NaN after a microbatch of one sample");
     }
     return trace;
@@ -290,7 +292,7 @@ ProbedStep StepPredictor::probe(const Plan& given, int64_t microsteps) const {
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const std::exception&) {
-    if (result.num_samples > 1) throw;
+    if (result.num_samples > 1 || probes_.counts.most < 2) throw;
     fewest = 2;
     result.one = trace_of(true);
   }

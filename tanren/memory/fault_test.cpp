@@ -105,6 +105,14 @@ TEST(Recovery, splits_no_further_than_the_model_takes) {
   TANREN_EXPECT_CONTAINS(text, "and the model takes at least 3 at once");
 }
 
+TEST(Recovery, of_the_same_split_keeps_what_the_plan_leaves) {
+  Recovery recovery(MemoryPlan{.recovery = RecoveryMode::same_split}, at::kCPU);
+  recovery.failed(4, {}, 2);
+  EXPECT_EQ(recovery.part(4, 9), 4);
+  EXPECT_EQ(recovery.part(4, 5), 4);
+  EXPECT_EQ(recovery.part(4, 1), 1);
+}
+
 // In a share whose microbatches the model takes, whatever has failed and grown back in between.
 TEST(Recovery, splits_a_share_into_numbers_that_the_model_takes) {
   for (const int64_t multiple : {1, 2, 4}) {

@@ -28,7 +28,8 @@ int64_t Recovery::size(int64_t planned) const {
 int64_t Recovery::part(int64_t planned, int64_t left) const {
   const int64_t most = size(planned), last = left % planned;
   const bool as_planned = most == planned && (left < planned || last == 0 || last >= least_);
-  if (failures_ == 0 || least_ == 1 || as_planned) return std::min(most, left);
+  const bool may_split = failures_ > 0 && plan_.recovery != RecoveryMode::same_split;
+  if (!may_split || least_ == 1 || as_planned) return std::min(most, left);
   // As even as can be, so that the last one has enough. `step` is a multiple of what the model
   // takes multiples of, since the others are.
   const int64_t step = std::gcd(std::gcd(planned, left), least_);
@@ -90,7 +91,7 @@ void Recovery::predict() {
 }
 
 void Recovery::failed(int64_t samples, const Shortage& shortage, int64_t least) {
-  least_ = least;
+  least_ = std::max<int64_t>(least, 1);
   ++failures_;
   ++in_a_row_;
   quiet_ = 0;

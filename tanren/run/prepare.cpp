@@ -280,9 +280,14 @@ void agree_on_limit(Prepared& prepared, Communicator& ranks) {
 Fitted fit(Prepared& prepared) {
   Fitted fitted = fit_memory(prepared.fit);
   prepared.plan = fitted.plan;
-  if (fitted.prediction) {  // for recovery, which may split
-    int64_t& least = prepared.task.facts.least_samples;
-    least = std::max(least, fitted.prediction->least_samples);
+  if (fitted.prediction) {  // for recovery, which may split, on each of the replicas
+    const auto tell = [least = fitted.prediction->least_samples](Task task) {
+      task.facts.least_samples = std::max(task.facts.least_samples, least);
+      return task;
+    };
+    prepared.task = tell(std::move(prepared.task));
+    prepared.fit.make_task = [tell, make = std::move(prepared.fit.make_task)](
+                                 const RunConfig& config) { return tell(make(config)); };
   }
   cut_by_plan(prepared);
   return fitted;

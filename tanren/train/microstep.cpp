@@ -97,7 +97,8 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
   undo.restore_all();
   Incident incident = incident_of(*shortage, piece, 0, context);
   recovery.failed(piece.size(), *shortage, context.run.task.facts.least_samples);
-  incident.next_microbatch = recovery.part(piece.size(), piece.size());
+  const int64_t planned = context.run.microbatch > 0 ? context.run.microbatch : piece.size();
+  incident.next_microbatch = recovery.part(planned, piece.size());
   if (context.incident) context.incident(incident);
   return run_piece(phase, piece, without_fired(phase, pending), is_last, context);
 }

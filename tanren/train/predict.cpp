@@ -30,7 +30,7 @@ int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& s
         fmt::format("[evaluate] out of memory with {} {}: {}", size, of, shortage.message));
   }
   parts.recovery->gauge().release_cache();
-  const int64_t half = size / 2, next = half > least ? half - half % least : half;
+  const int64_t half = size / 2, next = half > least && least > 1 ? half - half % least : half;
   log(fmt::format("[memory] evaluation: out of memory with {} {}, now {} at once; {} sets it", size,
                   of, next, key));
   return next;

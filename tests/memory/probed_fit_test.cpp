@@ -352,6 +352,8 @@ TEST(EnoughSamples, keep_the_number_of_microsteps_if_they_can_and_never_pass_wha
   EXPECT_EQ(chosen(32, 97, {.least = 3}), 30) << "33 does not fit, and 64 = 31 + 31 + 2";
   EXPECT_EQ(chosen(40, 100, {.least = 8, .multiple = 4}), 36) << "36 = 32 + 4";
   EXPECT_EQ(chosen(35, 100, {.least = 8, .multiple = 4}), 28);
+  batch.global_batch = batch.per_rank = 66;
+  EXPECT_EQ(chosen(4, 71, {.least = 3, .most = 4}), 3) << "no split serves the last 5";
 }
 
 // Its task does not say that it fails with one sample.
