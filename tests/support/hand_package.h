@@ -195,7 +195,9 @@ inline Task hand_task(const HandPackage& options) {
   phase.objectives.front().terms = {{"cross_entropy"}, {"activity", kHandActivity}};
   task.predict = [module](const Batch& batch) {
     const HandResult result = module->forward(batch, /*trains=*/false);
-    return Prediction{module->terms(result), result.scores.transpose(1, 2), batch["labels"]};
+    Terms terms = module->terms(result);
+    terms.back().sum = terms.back().sum * kHandActivity;  // the loss of an evaluation has weights
+    return Prediction{std::move(terms), result.scores.transpose(1, 2), batch["labels"]};
   };
   task.classes = kHandVocab;
   return task;
