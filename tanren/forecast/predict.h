@@ -58,7 +58,7 @@ std::string to_text(const SampleCounts& counts);
 
 // What the tensors of real steps did, with the fewest samples that the task takes in a microbatch
 // and with twice as many, or the most that it takes: 2 and 4 for one that says it takes 1 and fails
-// with it, as torch's batch norm of rows does, or makes a buffer that is not finite. Each size is a
+// with it, as torch's batch norm of rows does, or leaves a NaN in a buffer. Each size is a
 // line over the samples, which the two give: it tells a step of any microbatch.
 struct ProbedStep {
   MemoryTrace one, two;
