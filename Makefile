@@ -44,8 +44,8 @@ soak: build/release/build.ninja ## Kill ranks, runs and predictions, and fail al
 	  recovery_test parallel_test zero_test device_test
 	scripts/soak build/release
 
-bench: build/release/build.ninja ## Run the benchmarks
-	cmake --build build/release --parallel $(JOBS)
+bench: build/release/build.ninja ## Build and run the benchmarks
+	cmake --build build/release --parallel $(JOBS) --target benchmarks
 	scripts/bench build/release
 
 asan: build/asan/build.ninja ## All tests but gpu under Address- and UndefinedBehaviorSanitizer
