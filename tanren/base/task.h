@@ -45,7 +45,8 @@ struct PhaseSpec {
   std::vector<ObjectiveSpec> objectives = {ObjectiveSpec{}};
 };
 
-// What evaluation needs for one batch: the terms, and predictions for the metrics.
+// What evaluation needs for one batch: the terms, which its loss weights as the objectives do, and
+// predictions for the metrics.
 struct Prediction {
   Terms terms;
   at::Tensor outputs;  // [n, …]; class scores [n, classes, …]

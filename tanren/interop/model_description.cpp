@@ -69,6 +69,16 @@ RunConfig kept_of(const RunConfig& resolved) {
   kept.evaluate = resolved.evaluate;
   kept.evaluate.checkpoint = EvaluateOptions().checkpoint;
   kept.generate = resolved.generate;
+  for (const auto& [name, objective] : resolved.objectives) {
+    ObjectiveOptions own{.optimizer = kept.optimizer, .schedule = kept.schedule, .clip = kept.clip};
+    own.weights = objective.weights;  // of an evaluation's loss, too
+    if (!resolved.model.perceptual.empty()) own.weights.erase("perceptual");
+    // Without that term, weights of 0 alone might leave no loss, and then each term counts once.
+    const auto is_some = [](const auto& weight) { return weight.second != 0; };
+    if (std::any_of(own.weights.begin(), own.weights.end(), is_some)) {
+      kept.objectives.emplace(name, own);
+    }
+  }
   return kept;
 }
 

@@ -145,11 +145,6 @@ class Package {
     check_terms("predict.so", outputs);
     if (has_scores) check_scores(outputs.back(), batch[manifest_.targets].size(0));
     Prediction prediction{.terms = terms_of(outputs)};
-    // An evaluation adds its terms up as they are; in training the objective weights them.
-    for (size_t i = 0; i < manifest_.terms.size(); ++i) {
-      at::Tensor& sum = prediction.terms[i].sum;
-      if (manifest_.terms[i].weight != 1) sum = sum * manifest_.terms[i].weight;
-    }
     if (has_scores) {
       prediction.outputs = outputs.back();
       prediction.targets = batch[manifest_.targets];

@@ -77,20 +77,10 @@ QuantizedParameters only(const QuantizedParameters& all, const std::vector<std::
   return some;
 }
 
-}  // namespace
-
-QuantizeNote SchemeWeights::note(const QuantizeOptions& asked, int64_t samples) const {
-  QuantizeNote note;
-  note.scheme = name(scheme);
-  if (scheme == QuantizeScheme::calibrated) note.range = asked.range;
-  note.samples = samples;
-  note.kept = kept;
-  for (const auto& [name, parameter] : parameters) note.readers[name] = parameter.reader;
-  return note;
-}
-
+// The metric over `samples`, each batch as `task` predicts it; no value if it is not finite or if
+// the samples have nothing that counts.
 std::optional<double> metric_over(const Task& task, const std::vector<Collated>& samples,
-                                  const QuantizeMetric& metric) {
+                                  const QuantizeMetric& metric, const TermWeights& weights) {
   const at::NoGradGuard no_grad;
   const EvalModeScope eval_mode(*task.module);
   const bool is_loss = metric.name == "loss";
@@ -106,7 +96,7 @@ std::optional<double> metric_over(const Task& task, const std::vector<Collated>&
   }
   double value = 0;
   try {
-    const auto means = sums.means();
+    const auto means = sums.means(weights);
     if (is_loss && means.terms.empty()) return std::nullopt;
     value = is_loss ? means.loss : value_in(metrics.result(means.terms, sums.counts()), metric);
   } catch (const NothingToEvaluate&) {
@@ -115,17 +105,30 @@ std::optional<double> metric_over(const Task& task, const std::vector<Collated>&
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
+}  // namespace
+
+QuantizeNote SchemeWeights::note(const QuantizeOptions& asked, int64_t samples) const {
+  QuantizeNote note;
+  note.scheme = name(scheme);
+  if (scheme == QuantizeScheme::calibrated) note.range = asked.range;
+  note.samples = samples;
+  note.kept = kept;
+  for (const auto& [name, parameter] : parameters) note.readers[name] = parameter.reader;
+  return note;
+}
+
 PostTraining::PostTraining(Task task, std::vector<Collated> samples, QuantizeOptions asked,
-                           QuantizeMetric metric)
+                           QuantizeMetric metric, TermWeights weights)
     : task_(std::move(task)),
       samples_(std::move(samples)),
       asked_(std::move(asked)),
-      metric_(std::move(metric)) {
+      metric_(std::move(metric)),
+      weights_(std::move(weights)) {
   if (!task_.predict && !task_.predict_rows) {
     throw ConfigError("[quantize] the task has no predict, which shows its layers; set it");
   }
   num_samples_ = checked_count(samples_);
-  fp32_ = metric_over(task_, samples_, metric_);
+  fp32_ = metric_over(task_, samples_, metric_, weights_);
   const Batch& first = samples_.front().batch;
   const Batch few = first.slice(0, std::min<int64_t>(first.size(), 2));
   found_ = find_readers(task_, few);
@@ -178,7 +181,7 @@ bool PostTraining::is_within(const QuantizedParameters& parameters) const {
   if (!fp32_ || parameters.empty()) return true;
   const EightBitTask quantised(task_, parameters);
   const EightBitTask::Scope scope(quantised);
-  const auto value = metric_over(quantised.task(), samples_, metric_);
+  const auto value = metric_over(quantised.task(), samples_, metric_, weights_);
   return value && tanren::is_within(metric_, asked_.tolerance, *fp32_, *value);
 }
 

@@ -12,6 +12,7 @@
 #include "tanren/post_training/quantize_metric.h"
 #include "tanren/post_training/quantize_report.h"
 #include "tanren/quantize/calibration.h"
+#include "tanren/train/evaluation_sums.h"
 
 #include <cstdint>
 #include <map>
@@ -36,19 +37,15 @@ struct SchemeWeights {
   QuantizeNote note(const QuantizeOptions& asked, int64_t samples) const;
 };
 
-// The metric over `samples`, each batch as `task` predicts it; no value if it is not finite or if
-// the samples have nothing that counts.
-std::optional<double> metric_over(const Task& task, const std::vector<Collated>& samples,
-                                  const QuantizeMetric& metric);
-
 class PostTraining {
  public:
   // Folds the task's batch norms for good. `samples`: batches that calibrate, in the module's dtype
-  // and on the CPU, none of them empty. InputError if the samples are fewer than kFewestSamples,
-  // ConfigError for a task without predict and for a pattern of `asked.keep` that matches no
-  // parameter; Errors as find_readers and fold_batch_norms.
+  // and on the CPU, none of them empty. `weights`: of the terms, if the metric is the loss.
+  // InputError if the samples are fewer than kFewestSamples, ConfigError for a task without predict
+  // and for a pattern of `asked.keep` that matches no parameter; Errors as find_readers and
+  // fold_batch_norms.
   PostTraining(Task task, std::vector<Collated> samples, QuantizeOptions asked,
-               QuantizeMetric metric);
+               QuantizeMetric metric, TermWeights weights);
 
   // Why the scheme makes nothing of this model; empty: it applies.
   std::string misfit(QuantizeScheme scheme) const;
@@ -83,6 +80,7 @@ class PostTraining {
   std::vector<Collated> samples_;
   QuantizeOptions asked_;
   QuantizeMetric metric_;
+  TermWeights weights_;
   int64_t num_samples_ = 0;
   std::optional<double> fp32_;  // the metric over the samples
   std::vector<ParameterReaders> found_;

@@ -331,7 +331,8 @@ QuantizeReport quantize_file(const QuantizeInput& input, const Registry& registr
         "this processor has no products in bf16, which takes many times as long";
   }
 
-  PostTraining training(subject.state.task, batches, subject.asked, metric);
+  PostTraining training(subject.state.task, batches, subject.asked, metric,
+                        TermWeights(subject.state));
   std::vector<MeasuredWay> ways = eight_bit_ways(subject, training);
   std::vector<MeasuredWay*> all{&fp32};
   if (has_bf16) all.push_back(&bf16);

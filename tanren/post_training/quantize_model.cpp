@@ -43,7 +43,7 @@ void quantize(WholeModel& model, const Dataset& samples, const QuantizeOptions& 
   }
   const auto numbers = spread_over(samples.size(), options.samples);
   PostTraining training(model.task, batches_of(samples, numbers, kAtOnce), options,
-                        deciding_metric(model.task));
+                        deciding_metric(model.task), TermWeights(model.task, model.config));
   SchemeWeights made =
       training.weights(from_word<QuantizeScheme>(options.scheme), /*wants_errors=*/false);
   if (made.parameters.empty()) {

@@ -34,15 +34,24 @@ namespace tanren {
 
 namespace {
 
+std::vector<std::string> term_names(const Terms& terms) {
+  std::vector<std::string> names;
+  for (const Term& term : terms) names.push_back(term.name);
+  return names;
+}
+
 // Throws DataError if no count of the data divides a term: such an evaluation would have no result.
-void check_counts(const Terms& terms, const Counts& counts) {
+void check_counts(const Terms& terms, const TermWeights& weights, const Counts& counts) {
+  const auto factors = weights.factors(term_names(terms));
   std::string wanted, known;
-  for (const auto& term : terms) {
+  for (size_t i = 0; i < terms.size(); ++i) {
+    if (factors[i] == 0) continue;
+    const Term& term = terms[i];
     // A collate may leave the key out in a batch that has nothing to count.
     if (counts.count(term.count_name) > 0 || term.sum.item<double>() == 0) return;
     wanted += (wanted.empty() ? "" : ", ") + term.count_name;
   }
-  if (terms.empty()) return;
+  if (wanted.empty()) return;
   for (const auto& [name, count] : counts) known += (known.empty() ? "" : ", ") + name;
   throw DataError("[evaluate] predict's terms are divided by " + wanted +
                   ", and the evaluation data count " + known +
@@ -192,7 +201,7 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   }
   sums.join_over(ranks);
   metrics.join_over(ranks.world().communicator());
-  const auto means = sums.means();
+  const auto means = sums.means(TermWeights(run));
   progress.left_out = means.left_out;
   EvaluationReport report;
   if (!means.terms.empty()) {
@@ -273,6 +282,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
   const Undo before(run, parts.device, /*with_generators=*/parts.ranks->world().alone());
   const KeptTensors tensors(run);
   std::optional<Collated> first;
+  std::vector<std::string> left_out;
   const auto rehearse = [&] {
     const MustSucceedScope must_succeed;
     const DeviceRetryScope retries(parts.recovery->reserve());
@@ -284,9 +294,11 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
     if (!first) return;
     EvaluationMetrics metrics(parts.plan.evaluate.metrics, parts.device);
     EvaluationSums sums;
+    const TermWeights weights(run);
     const auto take = [&](const Prediction& prediction) {
       check_can_judge(parts.plan, !prediction.terms.empty());
-      check_counts(prediction.terms, first->counts);
+      check_counts(prediction.terms, weights, first->counts);
+      left_out = weights.left_out(term_names(prediction.terms));
       sums.add(prediction.terms);
       metrics.add(prediction.outputs, prediction.targets);
     };
@@ -301,7 +313,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
     }
     sums.add(first->counts);
     try {
-      const auto means = sums.means();
+      const auto means = sums.means(weights);
       if (!means.terms.empty()) (void)metrics.result(means.terms, sums.counts());
     } catch (const NothingToEvaluate&) {  // only in this batch
       return;
@@ -321,6 +333,8 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
             parts.recovery->gauge(), memory, rehearse);
   tensors.restore_or_refuse();
   before.restore_all();
+  if (left_out.empty() || parts.ranks->data().rank() > 0) return;
+  log("[evaluate] the loss is without " + join(left_out) + ", which no objective trains");
 }
 
 }  // namespace tanren

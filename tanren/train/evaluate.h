@@ -1,6 +1,7 @@
-// Evaluation: takes each sample exactly once, without gradients, in eval mode. The loss is the sum
-// of the terms over all samples divided by their counts, so neither the batch size nor the number
-// of ranks can change it. Ranks share the samples and all return the same.
+// Evaluation: takes each sample exactly once, without gradients, in eval mode. The loss is the
+// weighted sum (TermWeights) of the terms over all samples divided by their counts, so neither the
+// batch size nor the number of ranks can change it. Ranks share the samples, and all return the
+// same.
 #pragma once
 
 #include "tanren/base/report.h"

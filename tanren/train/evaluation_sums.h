@@ -9,10 +9,39 @@
 #include "tanren/base/terms.h"
 #include "tanren/parallel/ranks.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
 namespace tanren {
+
+struct ObjectiveSpec;
+struct RunConfig;
+struct RunState;
+struct Task;
+
+// How an evaluation's loss weights the terms: as the task's objectives do, so that it is the loss
+// that trains.
+class TermWeights {
+ public:
+  TermWeights() = default;  // every term counts once
+  // With the weights of the config's [objectives] in place of the task's.
+  TermWeights(const Task& task, const RunConfig& config);
+  explicit TermWeights(const RunState& run);
+
+  // A factor for each of the terms: the weight in the first objective that gives the term one (1 in
+  // an objective that lists no terms and has none in the config); 0 if none does. If all would be
+  // 0, predict has terms of its own, and each counts once.
+  std::vector<double> factors(const std::vector<std::string>& terms) const;
+  // The terms that get 0 although no objective says so: none has them.
+  std::vector<std::string> left_out(const std::vector<std::string>& terms) const;
+
+ private:
+  void add(const ObjectiveSpec& objective, const std::map<std::string, double>& configured);
+
+  std::vector<std::map<std::string, double>> objectives_;
+  std::vector<bool> takes_others_;  // of each objective: lists no terms
+};
 
 // Every rank throws it, after the last exchange of the evaluation.
 class NothingToEvaluate : public DataError {
@@ -29,11 +58,12 @@ class EvaluationSums {
 
   struct Means {
     NamedValues terms;     // each divided by its count; NaN if the count is 0 or missing
-    double loss = 0;       // the sum of the terms that have a count
+    double loss = 0;       // the weighted sum of the terms that have a count
     std::string left_out;  // log text for the terms without a count; empty: there are none
   };
-  // Has no terms if nothing was added. One read. NothingToEvaluate if every count is 0.
-  Means means() const;
+  // Has no terms if nothing was added. One read. NothingToEvaluate if the count of every term that
+  // has a weight is 0.
+  Means means(const TermWeights& weights) const;
   // 0 if no batch counted it.
   double count(const std::string& name) const;
   const Counts& counts() const { return counts_; }

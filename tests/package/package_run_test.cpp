@@ -22,6 +22,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <regex>
@@ -178,6 +179,26 @@ TEST_F(PackageRun, averages_and_evaluates_in_between_as_the_module) {
   EXPECT_EQ(averages.size(), expected.size());
   for (const auto& [name, tensor] : averages) {
     EXPECT_LT((tensor - expected.at(name)).norm().item<double>(), 1e-10) << name;
+  }
+}
+
+TEST_F(PackageRun, evaluates_to_the_loss_that_it_trains) {
+  const HandPackage options;
+  auto config = config_of(options);
+  const TokenData data(8);  // one batch
+  ObjectiveOptions& loss = config.objectives["loss"];
+  loss.optimizer = config.optimizer;
+  loss.schedule = config.schedule;
+  loss.clip = config.clip;
+  for (const double weight : {kHandActivity, 3.0}) {
+    loss.weights = {{"activity", weight}};
+    TinyRun run(config, &data, std::nullopt);
+    const double evaluated = evaluate(run.state, run.parts, data).values.front().second;
+    const StepReport report = run.step();
+    EXPECT_NEAR(evaluated, report.objectives[0].loss, 1e-12);
+    double plain = 0;
+    for (const auto& [name, value] : report.objectives[0].terms) plain += value;
+    EXPECT_GT(std::abs(plain - evaluated), 1e-6) << "weights make no difference";
   }
 }
 

@@ -129,7 +129,7 @@ const QuantizeMetric kAccuracy{"accuracy", false, true};
 TEST(PostTraining, puts_the_worst_layer_back_and_stops_within_the_tolerance) {
   const Task task = with_a_bad_head();
   for (const QuantizeScheme scheme : {QuantizeScheme::dynamic, QuantizeScheme::calibrated}) {
-    PostTraining training(task, batches_of(Corners()), {}, kAccuracy);
+    PostTraining training(task, batches_of(Corners()), {}, kAccuracy, {});
     const SchemeWeights made = training.weights(scheme, /*wants_errors=*/true);
     EXPECT_EQ(made.layers_kept, 1);
     ASSERT_EQ(made.parameters.size(), 1u);
@@ -185,7 +185,7 @@ TEST(PostTraining, several_8_bit_tasks_of_a_module_leave_it_its_weights) {
 TEST(PostTraining, puts_nothing_back_that_a_wide_tolerance_allows) {
   QuantizeOptions wide;
   wide.tolerance = 100;
-  PostTraining training(with_a_bad_head(), batches_of(Corners()), wide, kAccuracy);
+  PostTraining training(with_a_bad_head(), batches_of(Corners()), wide, kAccuracy, {});
   const SchemeWeights made = training.weights(QuantizeScheme::dynamic, /*wants_errors=*/false);
   EXPECT_EQ(made.parameters.size(), 2u);
   EXPECT_EQ(made.layers_kept, 0);
@@ -193,7 +193,8 @@ TEST(PostTraining, puts_nothing_back_that_a_wide_tolerance_allows) {
 }
 
 TEST(PostTraining, names_the_layer_that_reads_numbers_that_are_not_finite) {
-  PostTraining training(with_a_bad_head(), batches_of(Corners(64, std::nanf(""))), {}, kAccuracy);
+  PostTraining training(with_a_bad_head(), batches_of(Corners(64, std::nanf(""))), {}, kAccuracy,
+                        {});
   TANREN_EXPECT_CONTAINS(
       error_of<InputError>([&] { (void)training.weights(QuantizeScheme::calibrated, false); }),
       "body.weight");
@@ -210,7 +211,7 @@ TEST(PostTraining, takes_constant_inputs_and_channels_of_zeros) {
   const Task task = supervised(module, ModelOptions(), Corners().info());
   QuantizeOptions wide;
   wide.tolerance = 100;
-  PostTraining training(task, batches_of(Corners()), wide, kAccuracy);
+  PostTraining training(task, batches_of(Corners()), wide, kAccuracy, {});
   const SchemeWeights made = training.weights(QuantizeScheme::calibrated, /*wants_errors=*/true);
   ASSERT_EQ(made.parameters.size(), 2u);
   EXPECT_EQ(*made.layers[0].error, 0) << "zeros are exact";
@@ -223,7 +224,7 @@ TEST(PostTraining, refuses_few_samples_patterns_without_a_match_and_tasks_withou
     QuantizeOptions asked;
     asked.keep = std::move(keep);
     return error_of<InputError>(
-        [&] { PostTraining(std::move(task), batches_of(Corners(samples)), asked, kAccuracy); });
+        [&] { PostTraining(std::move(task), batches_of(Corners(samples)), asked, kAccuracy, {}); });
   };
   TANREN_EXPECT_CONTAINS(refusal(with_a_bad_head(), 7, {}),
                          "7 samples to calibrate with; give at least 8");

@@ -195,9 +195,7 @@ inline Task hand_task(const HandPackage& options) {
   phase.objectives.front().terms = {{"cross_entropy"}, {"activity", kHandActivity}};
   task.predict = [module](const Batch& batch) {
     const HandResult result = module->forward(batch, /*trains=*/false);
-    Terms terms = module->terms(result);
-    terms.back().sum = terms.back().sum * kHandActivity;  // the loss of an evaluation has weights
-    return Prediction{std::move(terms), result.scores.transpose(1, 2), batch["labels"]};
+    return Prediction{module->terms(result), result.scores.transpose(1, 2), batch["labels"]};
   };
   task.classes = kHandVocab;
   return task;

@@ -12,6 +12,7 @@
 #include "tanren/interop/whole_model.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/run/run.h"
+#include "tanren/train/evaluate.h"
 #include "tests/support/allocations.h"
 #include "tests/support/rank_run.h"
 #include "tests/support/step_peaks.h"
@@ -143,6 +144,24 @@ TEST(Pix2pixhdRun, takes_the_weight_of_l1_from_the_config) {
   EXPECT_NEAR(weighted.objectives[0].loss, plain.objectives[0].loss + 10 * l1, 1e-9);
   EXPECT_NE(weighted.objectives[0].grad_norm, plain.objectives[0].grad_norm);
   EXPECT_EQ(weighted.objectives[1].loss, plain.objectives[1].loss);
+}
+
+TEST(Pix2pixhdRun, evaluates_to_the_loss_that_trains_the_generator) {
+  RunConfig config = picture_config("global");
+  config.batch.global_batch = "8";  // all samples
+  config.objectives["generator"].optimizer = config.optimizer;
+  config.objectives["generator"].schedule = config.schedule;
+  config.objectives["generator"].clip = config.clip;
+  std::vector<double> losses;
+  for (const double weight : {0.0, 10.0}) {
+    config.objectives["generator"].weights = {{"l1", weight}};
+    TinyRun run(config);
+    const EvaluationReport report = evaluate(run.state, run.parts, *run.dataset);
+    EXPECT_EQ(report.values.front().first, "loss");
+    losses.push_back(report.values.front().second);
+    EXPECT_NEAR(losses.back(), run.step().objectives[0].loss, 1e-10 * losses.back());
+  }
+  EXPECT_GT(losses[1], losses[0] * 1.01);
 }
 
 TEST(Pix2pixhdRun, over_microbatches_and_ranks_equals_the_whole_batch) {
@@ -456,6 +475,28 @@ TEST_F(Pix2pixhdFiles, are_written_of_a_run_and_read_back_as_the_same_model) {
   for (const auto& item : read_pt(nvidias() / "latest_net_G.pth").content.tensors) {
     EXPECT_NE(names.find(item.first), nullptr) << item.first;
   }
+}
+
+TEST_F(Pix2pixhdFiles, of_a_whole_model_have_the_weights_of_its_loss) {
+  const fs::path folder = folder_.path() / "run";
+  const std::string fields =
+      "fields = [\"inputs: float[2,32,32] in [-1, 1]\", \"labels: float[3,32,32] in [-1, 1]\"]";
+  const RunConfig config = parsed(
+      "[objectives.generator]\nweights = { l1 = 10 }\n[data.eval]\nkind = \"synthetic\"\n"
+      "samples = 4\n" +
+      fields);
+  const auto loss_of = [](const Evaluated& evaluated) {
+    EXPECT_EQ(evaluated.report.values.front().first, "loss");
+    return evaluated.report.values.front().second;
+  };
+  run({.config = config, .folder = folder}, {});
+  const double of_run =
+      loss_of(evaluate_checkpoint(config, folder / "model.safetensors", Registry(), nullptr));
+  const fs::path file = folder / "model.tanren.safetensors";
+  EXPECT_EQ(loss_of(evaluate_whole_model(file, "", {}, Registry(), nullptr)), of_run);
+  EXPECT_NE(loss_of(evaluate_whole_model(file, "", {"objectives.generator.weights.l1=0"},
+                                         Registry(), nullptr)),
+            of_run);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ void fields(FieldList& add, ObjectiveOptions& o) {
       "first objective, whose updates are the run's steps.");
   add("weights", &o.weights,
       "Factors of the terms in the objective's loss, such as {real = 1.0, fake = 0.5}; a term that "
-      "is not here keeps the task's. Evaluations report the plain sum of the terms. --set also "
+      "is not here keeps the task's. The loss of an evaluation has the same factors. --set also "
       "takes objectives.NAME.weights.TERM.");
 }
 
