@@ -31,6 +31,24 @@ TEST(OwnRehearsal, of_an_evaluation_at_the_start_changes_no_number_of_the_run) {
   EXPECT_EQ(evaluated.attempts(), 4);
 }
 
+TEST(OwnRehearsal, names_a_term_of_predict_that_no_objective_trains) {
+  OwnProgram program;
+  program.evaluates = true;
+  program.factory = [](const ModelOptions& options, const DataInfo& info) {
+    Task task = own_task(options, info);
+    task.phases[0].objectives[0].terms = {{"cross_entropy", 2}};
+    task.predict = [inner = task.predict](const Batch& batch) {
+      Prediction prediction = inner(batch);
+      prediction.terms.push_back({"quality", at::ones({})});
+      return prediction;
+    };
+    return task;
+  };
+  ASSERT_EQ(program.go("run"), 0) << program.err;
+  TANREN_EXPECT_CONTAINS(program.err,
+                         "[evaluate] the loss is without quality, which no objective trains");
+}
+
 TEST(OwnRehearsal, shows_what_is_wrong_with_predict_before_the_first_step) {
   struct Case {
     std::function<void(Task&)> spoil;
