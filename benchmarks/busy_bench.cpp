@@ -182,6 +182,7 @@ void measure(const Case& chosen, const std::string& folder, int rounds, int burn
                 burners > 0 ? "loaded" : "alone ", way.name, spread.min, spread.median, spread.max);
   }
   std::vector<double> ratios;
+  ratios.reserve(static_cast<size_t>(rounds));
   for (int i = 0; i < rounds; ++i) ratios.push_back(seconds["tanren"][i] / seconds[best][i]);
   const Spread ratio = tanren::bench::spread(ratios);
   const double most = burners > 0 ? 1.2 : 1.05;

@@ -80,7 +80,7 @@ FindStart find_start(const Arguments& arguments, const Registry& registry) {
 fs::path find_folder(const Arguments& arguments, const RunConfig& config) {
   const fs::path sweep =
       arguments.out.empty() ? fs::path("sweeps") / config.run.name : fs::path(arguments.out);
-  const fs::path folder = sweep / kFound;
+  fs::path folder = sweep / kFound;
   std::error_code none;
   fs::path at = fs::weakly_canonical(fs::absolute(folder), none);  // behind links, too
   if (none) at = fs::absolute(folder).lexically_normal();

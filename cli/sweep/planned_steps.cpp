@@ -83,6 +83,7 @@ std::optional<int64_t> planned_steps_of(const SweepPlace& place, const Registry&
     ::poll(heard, 2, -1);
     if (heard[1].revents != 0) has_more = read_some(ends[0], text);
     while (const auto signal = processes.next_signal()) {
+      // NOLINTNEXTLINE(misc-redundant-expression)
       is_stopped = is_stopped || (signal != SIGCHLD && signal != SIGTSTP);
     }
     for (const ChildEnd& one : processes.collect()) end = one;

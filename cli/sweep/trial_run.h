@@ -15,12 +15,10 @@
 namespace tanren::cli {
 
 // Exit codes of a trial's process, beside 0, 1, 2 and 130 of the verb run.
-enum TrialCode {
-  kDivergedCode = 91,     // loss, gradients or weights are not finite
-  kRefusedCode = 92,      // no memory, and no step was begun
-  kOutOfMemoryCode = 93,  // no memory in the middle
-  kNoDiskCode = 94,       // a file of the run cannot be written
-};
+constexpr int kDivergedCode = 91;     // loss, gradients or weights are not finite
+constexpr int kRefusedCode = 92;      // no memory, and no step was begun
+constexpr int kOutOfMemoryCode = 93;  // no memory in the middle
+constexpr int kNoDiskCode = 94;       // a file of the run cannot be written
 
 // What a trial gets of the machine.
 struct TrialShare {

@@ -23,7 +23,7 @@ class Engine final : public torch::autograd::Engine {
   }
 };
 
-[[maybe_unused]] const bool installed = [] {
+[[maybe_unused]] const bool kInstalled = [] {
   torch::autograd::set_default_engine_stub(+[]() -> torch::autograd::Engine& {
     static Engine engine;
     return engine;

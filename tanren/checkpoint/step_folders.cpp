@@ -99,6 +99,7 @@ std::vector<fs::path> complete_steps(const fs::path& folder) {
     if (!whole.empty()) found[step] = whole;
   }
   std::vector<fs::path> sorted;
+  sorted.reserve(found.size());
   for (const auto& [step, path] : found) sorted.push_back(path);
   return sorted;
 }

@@ -23,7 +23,7 @@ class ThreadWires {
   struct Wire {
     int64_t part;  // messages of different parts do not meet
     int from, to;
-    auto operator<=>(const Wire&) const = default;
+    auto operator<=>(const Wire&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   struct Message;
 

@@ -80,7 +80,7 @@ std::vector<Description> descriptions() {
 std::string described_key(const std::string& key) {
   const std::string prefix = objective_prefix(key + ".");
   if (prefix.empty()) return key;
-  const std::string rest = key.size() < prefix.size() ? "" : key.substr(prefix.size());
+  std::string rest = key.size() < prefix.size() ? "" : key.substr(prefix.size());
   if (rest.find('.') != std::string::npos) return rest;
   return std::string(kObjective) + (rest.empty() ? "" : "." + rest);
 }

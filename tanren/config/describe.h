@@ -6,9 +6,9 @@
 
 namespace tanren {
 
-// Help on a key, on a section or, if `asked` is empty, on all keys. ConfigError for an unknown key,
+// Help on a key, on a section or, if `given` is empty, on all keys. ConfigError for an unknown key,
 // naming the nearest one.
-std::string help_text(const std::string& asked);
+std::string help_text(const std::string& given);
 // The page docs/config.md.
 std::string config_markdown();
 // The table of docs/resume.md: what may change when a run resumes, and what in a fork.

@@ -63,6 +63,7 @@ const Field* find_field(const std::vector<Field>& fields, std::string_view key) 
 
 std::vector<std::string> keys_of(const std::vector<Field>& fields) {
   std::vector<std::string> keys;
+  keys.reserve(fields.size());
   for (const Field& field : fields) keys.push_back(field.key);
   return keys;
 }

@@ -103,7 +103,7 @@ std::string advice_for(const Field& field, const Assignment& line) {
 }  // namespace
 
 std::string way_to_fix(std::string_view text, int64_t number) {
-  const std::string other = "fix the TOML";
+  std::string other = "fix the TOML";
   const auto line = assignment_at(text, number);
   if (!line || is_toml(line->value)) return other;
   const std::string key = (line->section.empty() ? "" : line->section + ".") + line->key;

@@ -50,6 +50,7 @@ class DimensionRules {
     const DimensionOptions* other = dimension_of(space, key);
     if (other == nullptr) {
       std::vector<std::string> keys;
+      keys.reserve(space.size());
       for (const DimensionOptions& one : space) keys.push_back(one.key);
       const std::string near = nearest(key, keys);
       return report("when names " + key + ", which is no dimension" +

@@ -28,11 +28,13 @@ class TomlFault : public std::runtime_error {
 #define TANREN_TOML_HPP 0
 #endif
 #endif
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #if TANREN_TOML_HPP  // 3.4
 #define TANREN_TOML_INNER(name) <toml++/impl/name.hpp>
 #else  // 3.3
 #define TANREN_TOML_INNER(name) <toml++/impl/name.h>
 #endif
+// NOLINTEND(bugprone-macro-parentheses)
 #include TANREN_TOML_INNER(preprocessor)
 #if TOML_LIB_MAJOR != 3 || (TOML_LIB_MINOR != 3 && TOML_LIB_MINOR != 4)
 #error "toml++ 3.3 and 3.4 are served; toml++/impl/version says which one this is"

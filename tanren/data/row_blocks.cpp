@@ -30,8 +30,7 @@ float* RowBlocks::add() {
 
 at::Tensor RowBlocks::take() {
   const int64_t rows = std::exchange(rows_, 0);
-  const at::Tensor all =
-      at::empty({rows, static_cast<int64_t>(width_)}, at::TensorOptions(at::kFloat));
+  at::Tensor all = at::empty({rows, static_cast<int64_t>(width_)}, at::TensorOptions(at::kFloat));
   auto* to = all.mutable_data_ptr<float>();
   for (std::vector<float>& block : blocks_) {
     to = std::copy(block.begin(), block.end(), to);

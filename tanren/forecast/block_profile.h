@@ -29,7 +29,7 @@ namespace tanren {
 // those that it reads, also where another block reads them. Bytes of state are those of one rank
 // that shards nothing. No blocks: the model names none. Error if the model needs values, which a
 // dry run does not have.
-ModelBlocks block_profile(const Plan& plan, const std::function<Task()>& make_task,
+ModelBlocks block_profile(const Plan& given, const std::function<Task()>& make_task,
                           const Batch& batch);
 
 }  // namespace tanren

@@ -59,8 +59,7 @@ std::string fitting_stages(const FitInput& input, const Tried& least) {
     for (const int64_t stages : numbers) {
       for (const bool recomputes : {false, true}) {
         if (recomputes && input.config.asked.count("memory.recompute") > 0) break;
-        const std::string advice =
-            advice_in(input, input.config, stages, recomputes, blocks, budget);
+        std::string advice = advice_in(input, input.config, stages, recomputes, blocks, budget);
         if (!advice.empty()) return advice;
       }
     }

@@ -36,7 +36,7 @@ struct LayerKind {
   int64_t group = 0;  // elements that share a scale; 0: a whole channel
   InputKind input = InputKind::by_token;
 
-  auto operator<=>(const LayerKind&) const = default;
+  auto operator<=>(const LayerKind&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 OrderedJson numbers_of(bool symmetric, const char* strategy, bool dynamic) {

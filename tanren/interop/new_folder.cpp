@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -59,7 +60,7 @@ void NewFolder::make_folders() {
 // What holds something by now stays.
 void NewFolder::remove_made() const {
   std::error_code error;
-  for (auto one = made_.rbegin(); one != made_.rend(); ++one) fs::remove(*one, error);
+  std::for_each(made_.rbegin(), made_.rend(), [&](const fs::path& one) { fs::remove(one, error); });
 }
 
 }  // namespace tanren

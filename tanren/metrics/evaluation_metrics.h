@@ -41,9 +41,9 @@ class EvaluationMetrics {
   // row is NaN. macro is the mean over classes that occur as target or prediction; a share 0/0 is
   // 0. Perplexity is exp of the term "cross_entropy" of `terms` (each divided by its count);
   // ConfigError if that term is missing. Per byte or word it is exp of the same sum over that count
-  // of `counts` ("tokens", "bytes", "words"); ConfigError if the data do not count it. NaN if
+  // of `of_data` ("tokens", "bytes", "words"); ConfigError if the data do not count it. NaN if
   // nothing was added. One device read.
-  EvaluationReport result(const NamedValues& terms = {}, const Counts& counts = {}) const;
+  EvaluationReport result(const NamedValues& terms = {}, const Counts& of_data = {}) const;
 
  private:
   struct Named {

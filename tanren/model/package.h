@@ -19,7 +19,7 @@ namespace tanren {
 // the gradients out, once. ConfigError for a folder that is no package for this program and
 // machine, DataError at a batch that lacks a field, or has one of another dtype or size.
 // NeedsValues in a dry run.
-Task package_task(const std::filesystem::path& package);
+Task package_task(const std::filesystem::path& folder);
 
 // The most samples that a package takes at once, and what their number is a multiple of.
 struct PackageSamples {
@@ -27,7 +27,7 @@ struct PackageSamples {
 };
 
 // What the package in that folder takes. InputError if its manifest cannot be read.
-PackageSamples samples_of_package(const std::filesystem::path& package);
+PackageSamples samples_of_package(const std::filesystem::path& folder);
 
 // The task of options.path.
 Task package_kind(const ModelOptions& options, const DataInfo& info);

@@ -28,9 +28,9 @@ constexpr std::array<std::string_view, 10> kDtypes = {"float32", "float64", "flo
                                                       "uint8",   "bool"};
 
 // A value of the manifest, with the words that lead to it.
-class Value {
+class JsonPart {
  public:
-  Value(const Json& json, const std::string& file, std::string place)
+  JsonPart(const Json& json, const std::string& file, std::string place)
       : json_(json), file_(file), place_(std::move(place)) {}
 
   [[noreturn]] void refuse(const std::string& what) const {
@@ -84,7 +84,7 @@ class Value {
 
   std::optional<std::pair<int64_t, int64_t>> bounds() const {
     if (json_.is_null()) return std::nullopt;
-    const std::vector<Value> both = list();
+    const std::vector<JsonPart> both = list();
     if (both.size() != 2) refuse("are neither null nor two numbers");
     constexpr int64_t kAny = std::numeric_limits<int64_t>::min();
     const std::pair bounds(both[0].number(kAny), both[1].number(kAny));
@@ -96,20 +96,20 @@ class Value {
   bool is_null() const { return json_.is_null(); }
 
   // The elements of a list.
-  std::vector<Value> list() const {
+  std::vector<JsonPart> list() const {
     if (!json_.is_array()) refuse("is no list");
-    std::vector<Value> values;
+    std::vector<JsonPart> values;
     for (size_t i = 0; i < json_.size(); ++i) {
       values.emplace_back(json_[i], file_, fmt::format("{}[{}]", place_, i));
     }
     return values;
   }
   // Those of an object, whose keys are free.
-  std::vector<std::pair<std::string, Value>> items() const {
+  std::vector<std::pair<std::string, JsonPart>> items() const {
     if (!json_.is_object()) refuse("is no object");
-    std::vector<std::pair<std::string, Value>> values;
+    std::vector<std::pair<std::string, JsonPart>> values;
     for (const auto& [key, value] : json_.items()) {
-      values.emplace_back(key, Value(value, file_, under(key)));
+      values.emplace_back(key, JsonPart(value, file_, under(key)));
     }
     return values;
   }
@@ -124,7 +124,7 @@ class Value {
       if (!json_.contains(key)) refuse("lacks the key '" + std::string(key) + "'");
     }
   }
-  Value operator[](std::string_view key) const {
+  JsonPart operator[](std::string_view key) const {
     return {json_.at(std::string(key)), file_, under(key)};
   }
 
@@ -138,10 +138,10 @@ class Value {
   std::string place_;
 };
 
-std::vector<int64_t> sizes_of(const Value& value) {
+std::vector<int64_t> sizes_of(const JsonPart& value) {
   std::vector<int64_t> sizes;
   int64_t elements = 1;
-  for (const Value& size : value.list()) {
+  for (const JsonPart& size : value.list()) {
     sizes.push_back(size.number(0));
     if (__builtin_mul_overflow(elements, std::max<int64_t>(sizes.back(), 1), &elements) ||
         elements > std::numeric_limits<int64_t>::max() / 16) {
@@ -163,7 +163,7 @@ bool is_identifier(std::string_view text) {
 // Names of tensors, which become the names of modules and of what these hold.
 class TensorNames {
  public:
-  void add(const std::string& name, const Value& place) {
+  void add(const std::string& name, const JsonPart& place) {
     if (!names_.insert(name).second) place.refuse("is '" + name + "', like another tensor's");
     for (size_t at = 0;;) {
       const size_t end = name.find('.', at);
@@ -176,7 +176,7 @@ class TensorNames {
     }
   }
   // A tensor cannot hold other tensors.
-  void check(const Value& place) const {
+  void check(const JsonPart& place) const {
     for (const std::string& name : names_) {
       if (modules_.count(name) == 0) continue;
       place.refuse("have '" + name + "' as a tensor and as a module");
@@ -193,7 +193,7 @@ class Outputs {
   Outputs(int64_t terms, int64_t size) : size_(size) {
     for (int64_t i = 0; i < terms; ++i) taken_.insert(i);
   }
-  std::optional<int64_t> take(const Value& value) {
+  std::optional<int64_t> take(const JsonPart& value) {
     const auto index = value.index(size_);
     if (index && !taken_.insert(*index).second) {
       value.refuse(fmt::format("is {}, which is another tensor's output", *index));
@@ -207,8 +207,8 @@ class Outputs {
   std::set<int64_t> taken_;
 };
 
-void read_files(const Value& root, PackageManifest& manifest) {
-  const Value files = root["files"];
+void read_files(const JsonPart& root, PackageManifest& manifest) {
+  const JsonPart files = root["files"];
   for (const auto& [name, value] : files.items()) {
     if (name != "train.so" && name != "predict.so" && name != "train.json" &&
         name != "predict.json") {
@@ -225,8 +225,8 @@ void read_files(const Value& root, PackageManifest& manifest) {
   }
 }
 
-void read_ranges(const Value& root, PackageManifest& manifest) {
-  const Value sizes = root["sizes"];
+void read_ranges(const JsonPart& root, PackageManifest& manifest) {
+  const JsonPart sizes = root["sizes"];
   for (const auto& [name, value] : sizes.items()) {
     if (!is_identifier(name)) sizes.refuse("name '" + name + "', which is no name");
     value.check_keys({"min", "max", "multiple"});
@@ -240,18 +240,18 @@ void read_ranges(const Value& root, PackageManifest& manifest) {
   if (manifest.ranges.count("batch") == 0) sizes.refuse("lack 'batch'");
 }
 
-void check_floating(const Value& dtype, const PackageManifest& manifest) {
+void check_floating(const JsonPart& dtype, const PackageManifest& manifest) {
   const std::string word = dtype.text();
   if (word.find("float") == std::string::npos || word == manifest.float_dtype()) return;
   dtype.refuse(fmt::format("is {} in a package of precision {}, whose weights are {}", word,
                            manifest.precision, manifest.float_dtype()));
 }
 
-void read_tensors(const Value& root, PackageManifest& manifest) {
+void read_tensors(const JsonPart& root, PackageManifest& manifest) {
   TensorNames names;
   Outputs outputs(std::ssize(manifest.terms), manifest.outputs);
   std::set<std::string> parameters;
-  for (const Value& value : root["parameters"].list()) {
+  for (const JsonPart& value : root["parameters"].list()) {
     value.check_keys({"name", "dtype", "sizes", "gradient", "frozen"});
     const bool is_frozen = value["frozen"].flag();
     if (is_frozen && value["gradient"].index(manifest.outputs)) {
@@ -273,7 +273,7 @@ void read_tensors(const Value& root, PackageManifest& manifest) {
     if (parameters.count(first) == 0) value.refuse("is '" + first + "', which is no parameter");
     manifest.tied.emplace(name, first);
   }
-  for (const Value& value : root["buffers"].list()) {
+  for (const JsonPart& value : root["buffers"].list()) {
     value.check_keys({"name", "dtype", "sizes", "output"});
     PackageManifest::Buffer own{value["name"].text(), value["dtype"].dtype(),
                                 sizes_of(value["sizes"]), outputs.take(value["output"])};
@@ -288,9 +288,9 @@ void read_tensors(const Value& root, PackageManifest& manifest) {
   }
 }
 
-void read_fields(const Value& root, PackageManifest& manifest) {
+void read_fields(const JsonPart& root, PackageManifest& manifest) {
   std::set<std::string> names;
-  for (const Value& value : root["fields"].list()) {
+  for (const JsonPart& value : root["fields"].list()) {
     value.check_keys({"name", "dtype", "sizes", "values", "ignored"});
     PackageManifest::Field field{
         value["name"].text(), value["dtype"].dtype(), {}, value["values"].bounds(), std::nullopt};
@@ -300,7 +300,7 @@ void read_fields(const Value& root, PackageManifest& manifest) {
       value["values"].refuse("are bounds of numbers that are no indices");
     }
     if (!names.insert(field.name).second) value["name"].refuse("is another field's too");
-    for (const Value& size : value["sizes"].list()) {
+    for (const JsonPart& size : value["sizes"].list()) {
       if (!size.is_text()) {
         field.sizes.push_back({.name = "", .number = size.number(0)});
         continue;
@@ -323,9 +323,9 @@ void read_fields(const Value& root, PackageManifest& manifest) {
   }
 }
 
-void read_terms(const Value& root, PackageManifest& manifest) {
+void read_terms(const JsonPart& root, PackageManifest& manifest) {
   std::set<std::string> names;
-  for (const Value& value : root["terms"].list()) {
+  for (const JsonPart& value : root["terms"].list()) {
     value.check_keys({"name", "weight", "count"});
     PackageManifest::Summed term{value["name"].text(), value["weight"].real(),
                                  value["count"].text()};
@@ -339,11 +339,11 @@ void read_terms(const Value& root, PackageManifest& manifest) {
   if (manifest.terms.empty()) root["terms"].refuse("are none");
 }
 
-void read_words(const Value& root, PackageManifest& manifest) {
+void read_words(const JsonPart& root, PackageManifest& manifest) {
   manifest.torch = root["torch"].text();
   manifest.device = root["device"].one_of({"cpu", "cuda"});
   manifest.machine = root["machine"].text();
-  for (const Value& flag : root["processor_flags"].list()) {
+  for (const JsonPart& flag : root["processor_flags"].list()) {
     manifest.processor_flags.push_back(flag.text());
   }
   manifest.precision = root["precision"].one_of({"fp32", "fp64", "bf16", "fp16"});
@@ -354,8 +354,8 @@ void read_words(const Value& root, PackageManifest& manifest) {
   manifest.couples_samples = root["couples_samples"].flag();
 }
 
-void read_metrics(const Value& root, PackageManifest& manifest) {
-  for (const Value& metric : root["metrics"].list()) manifest.metrics.push_back(metric.text());
+void read_metrics(const JsonPart& root, PackageManifest& manifest) {
+  for (const JsonPart& metric : root["metrics"].list()) manifest.metrics.push_back(metric.text());
   manifest.classes = root["classes"].number(0);
   const bool has_scores = !manifest.targets.empty();
   if (!has_scores && (manifest.classes > 0 || !manifest.metrics.empty())) {
@@ -367,7 +367,7 @@ void read_metrics(const Value& root, PackageManifest& manifest) {
 
 PackageManifest parse_package_manifest(std::string_view text, const std::string& file) {
   const Json json = parse_json(text);
-  const Value root(json, file, "");
+  const JsonPart root(json, file, "");
   if (json.is_discarded()) root.refuse("is no JSON");
   if (!json.is_object() || !json.contains("format") || json["format"] != "tanren.package") {
     root.refuse("is no manifest of a package");

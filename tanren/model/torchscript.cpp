@@ -321,8 +321,8 @@ std::shared_ptr<ScriptNode> read_script(const std::filesystem::path& file) {
     std::string checksum = hash_text(content_hash(bytes));
     std::istringstream stream(std::move(bytes));
     std::vector<at::Tensor> parameters;
-    const auto root = std::make_shared<ScriptNode>(jit::load(stream, at::Device(at::kCPU)),
-                                                   parameters, std::move(checksum));
+    auto root = std::make_shared<ScriptNode>(jit::load(stream, at::Device(at::kCPU)), parameters,
+                                             std::move(checksum));
     refuse_views(*root, file);
     return root;
   } catch (...) {

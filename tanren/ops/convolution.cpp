@@ -82,8 +82,8 @@ class ConvolutionFunction : public torch::autograd::Function<ConvolutionFunction
     context->saved_data["padding"] = padding;
     context->saved_data["bias"] = bias.has_value();
     if (!shape.is_product(weight)) {
-      const at::Tensor y = at::convolution(x, weight, bias, {stride, stride}, {padding, padding},
-                                           {1, 1}, false, {0, 0}, 1);
+      at::Tensor y = at::convolution(x, weight, bias, {stride, stride}, {padding, padding}, {1, 1},
+                                     false, {0, 0}, 1);
       note_dry_forward(y.numel() * (weight.numel() / weight.size(0)));
       return y;
     }

@@ -5,6 +5,7 @@
 #include <exception>
 
 // libgomp defines these. They are declared here because without -fopenmp there may be no omp.h.
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" void GOMP_parallel(void (*work)(void*), void* data, unsigned threads, unsigned flags);
 extern "C" int omp_get_num_threads();
 extern "C" int omp_get_thread_num();

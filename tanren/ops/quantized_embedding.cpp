@@ -83,7 +83,7 @@ at::Tensor expanded_rows(const Weight& weight, int64_t dims, int64_t width, cons
   const at::Tensor rows = ids.to(at::kLong).contiguous();
   std::vector<int64_t> sizes = ids.sizes().vec();
   sizes.push_back(width);
-  const at::Tensor out = at::empty(sizes, weight.scales.options().dtype(dtype));
+  at::Tensor out = at::empty(sizes, weight.scales.options().dtype(dtype));
   const OperatorRecord record("tanren::quantized_embedding", rows, out);
   if (is_dry(out)) return out;
   if (dtype == at::kBFloat16) {

@@ -63,7 +63,7 @@ at::Tensor quantized_linear(const at::Tensor& x, const PackedWeight& weight, con
   const at::Tensor added = bias.defined() ? bias.detach().to(at::kFloat).contiguous() : bias;
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = weight.out;
-  const at::Tensor out = at::empty(sizes, x.options().dtype(dtype).requires_grad(false));
+  at::Tensor out = at::empty(sizes, x.options().dtype(dtype).requires_grad(false));
   note_dry_forward(out.numel() * weight.in, /*gradients=*/0);
   const OperatorRecord record("tanren::quantized_linear", rows, out, weight.panels, weight.scales);
   if (is_dry(out)) return out;

@@ -94,7 +94,7 @@ at::Tensor drawn(const char* name, at::IntArrayRef sizes, uint64_t site,
   const at::ScalarType dtype = c10::typeMetaToScalarType(options.dtype());
   const RandomScope& scope = scope_of(sizes, dtype);
   const bool is_host = options.device().is_cpu();
-  const at::Tensor out = at::empty(sizes, options);
+  at::Tensor out = at::empty(sizes, options);
   if (is_dry(out)) return out;
   const at::Tensor host = is_host ? out : at::empty(sizes, at::dtype(dtype).pinned_memory(true));
   const OperatorRecord record(name, out);
@@ -103,7 +103,7 @@ at::Tensor drawn(const char* name, at::IntArrayRef sizes, uint64_t site,
   } else {
     fill<double>(scope, site, host, values);
   }
-  if (!is_host) at::Tensor(out).copy_(host, /*non_blocking=*/true);
+  if (!is_host) out.copy_(host, /*non_blocking=*/true);
   return out;
 }
 

@@ -172,6 +172,7 @@ void Ranks::take_mean(const std::vector<at::Tensor>& tensors,
   const at::NoGradGuard no_grad;
   Communicator& comm = data().communicator();
   std::vector<at::Tensor> pieces;
+  pieces.reserve(tensors.size());
   for (const auto& tensor : tensors) {
     pieces.push_back(tensor.detach().reshape(-1).to(comm.device_for(tensor.device()), at::kDouble));
   }

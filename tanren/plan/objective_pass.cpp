@@ -19,6 +19,7 @@ std::string known_names(const std::string& name, const std::vector<std::string>&
 
 void check_names(const RunConfig& config, const std::vector<ObjectiveFacts>& objectives) {
   std::vector<std::string> known;
+  known.reserve(objectives.size());
   for (const auto& facts : objectives) known.push_back(facts.name);
   for (const auto& [name, options] : config.objectives) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
@@ -112,6 +113,7 @@ void tell_length(const Request& request, const ObjectivePlan& objective, bool is
 
 std::string weights_text(const std::map<std::string, double>& weights) {
   std::vector<std::string> texts;
+  texts.reserve(weights.size());
   for (const auto& [term, weight] : weights) texts.push_back(term + " × " + to_text(weight));
   return join(texts);
 }

@@ -18,6 +18,7 @@ void refuse_several_objectives(const Request& request) {
   const auto& objectives = request.profile.objectives;
   if (objectives.size() <= 1) return;
   std::vector<std::string> names;
+  names.reserve(objectives.size());
   for (const ObjectiveFacts& objective : objectives) names.push_back(objective.name);
   throw ConfigError(
       fmt::format("[plan] parallel.pipeline is {}, and the task has the objectives {}: a run in "

@@ -20,8 +20,8 @@ Machine as_launched(Machine machine, const ParallelOptions& parallel) {
 
 }  // namespace
 
-Plan make_plan(const RunConfig& config, const Machine& given, const ModelProfile& profile) {
-  const Machine machine = as_launched(given, config.parallel);
+Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfile& profile) {
+  const Machine launched = as_launched(machine, config.parallel);
   Plan plan;
   plan.run = config.run;
   plan.model = config.model;
@@ -32,7 +32,7 @@ Plan make_plan(const RunConfig& config, const Machine& given, const ModelProfile
   plan.checkpoint = config.checkpoint;
   plan.metrics = config.metrics;
   plan.generate = config.generate;
-  const Request request{config, machine, profile};
+  const Request request{config, launched, profile};
   plan.lines.push_back(
       {"model", config.model.kind, Source::asked,
        fmt::format("{} of {} parameters are trained", to_text(profile.num_trainable),

@@ -14,6 +14,7 @@ namespace {
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::vector<std::string> sizes;
+  sizes.reserve(shape.size());
   for (const int64_t size : shape) sizes.push_back(to_text(size));
   return sizes.empty() ? kUnknown : join(sizes, "×");
 }

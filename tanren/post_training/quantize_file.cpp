@@ -128,6 +128,7 @@ class Measurement {
     for (const int64_t size : {int64_t{1}, kTimedSamples}) {
       const Batch batch = samples.slice(0, size);
       std::vector<TimedBlock> blocks;
+      blocks.reserve(ways.size());
       for (const MeasuredWay* way : ways) {
         blocks.emplace_back(
             [this, way, &batch](int64_t repeats) { return seconds_of(*way, batch, repeats); });

@@ -17,7 +17,6 @@ namespace tanren {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr int64_t kIgnored = -100;  // a class target that counts nothing
 
 // Whether the metric is a share of 1, or a coefficient whose best is 1.
 bool is_share(const std::string& name) {
@@ -144,7 +143,7 @@ void SampleValues::add(const Batch& samples, const Prediction& prediction) {
   const int64_t* const classes = wanted.const_data_ptr<int64_t>();
   const int64_t width = outputs.size(1);
   for (int64_t i = 0; i < n; ++i) {
-    const bool has_target = classes[i] != kIgnored && classes[i] >= 0 && classes[i] < width;
+    const bool has_target = classes[i] >= 0 && classes[i] < width;
     values_.emplace_back();
     if (has_target) values_.back() = is_among_best(scores + i * width, width, classes[i], k_);
   }

@@ -48,6 +48,7 @@ std::vector<at::Tensor> spans_of(const std::vector<at::Tensor>& flat,
     }
   }
   std::vector<at::Tensor> spans;
+  spans.reserve(merged.size());
   for (const auto& [tensor, begin, size] : merged) {
     spans.push_back(flat[tensor].narrow(0, begin, size));
   }

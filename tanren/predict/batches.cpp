@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <deque>
 #include <limits>

@@ -50,7 +50,7 @@ Prepared prepared_model(DescribedModel& model, const std::filesystem::path& path
 inline constexpr int64_t kManySamples = int64_t{1} << 20;
 
 // A folder that transformers opens, as described_model. One file: transformers_model.cpp.
-DescribedModel transformers_model(const std::filesystem::path& folder,
+DescribedModel transformers_model(const std::filesystem::path& path,
                                   const std::vector<std::string>& sets, const Registry& registry,
                                   const std::string& verb);
 

@@ -142,7 +142,7 @@ std::string Encoder::take_numbers(Sample& sample) const {
 std::string Encoder::problem_of(const Sample& sample) const {
   const std::string& kind = source_.kind;
   if (kind == "text_table") {
-    const std::string problem = problem_of_text(sample.text, "text");
+    std::string problem = problem_of_text(sample.text, "text");
     if (!problem.empty()) return problem;
     if (!source_.text_pair.empty()) return problem_of_text(sample.pair, "second text");
     return sample.pair.empty() ? "" : "the model reads one text, and there are two";

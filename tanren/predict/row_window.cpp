@@ -11,7 +11,7 @@ namespace {
 
 int64_t bytes_of(const Row& row) {
   // What tables alone have is counted where they have it.
-  int64_t bytes =
+  int64_t bytes =  // NOLINTNEXTLINE(bugprone-sizeof-container)
       static_cast<int64_t>(sizeof(Row) - sizeof(row.sample.cells) - sizeof(row.sample.inputs));
   for (const Cell& cell : row.cells) {
     bytes += static_cast<int64_t>(sizeof(Cell) + cell.text.size());

@@ -36,7 +36,7 @@ class WindowPredictor {
   int64_t width(const Batch& one);
 
  private:
-  void forward(const Batch& batch, WindowAnswers& window);
+  void forward(const Batch& host, WindowAnswers& window);
   void share(const std::vector<std::vector<int64_t>>& batches, WindowAnswers& window) const;
 
   const RunState& run_;

@@ -255,6 +255,7 @@ void predict_dry(const Task& task, const Batch& batch) {
 
 std::string joined_names(const std::set<WeightReader>& readers) {
   std::vector<std::string> names;
+  names.reserve(readers.size());
   for (const WeightReader reader : readers) names.emplace_back(name(reader));
   return join(names, " and ");
 }
@@ -276,8 +277,8 @@ ParameterReaders judged(const std::string& own, const at::Tensor& parameter, con
   if (!notes->other.empty()) return stays(notes->other);
   const auto& readers = notes->readers;
   const std::string names = joined_names(readers);
-  static const std::set<WeightReader> kTied = {WeightReader::linear, WeightReader::embedding};
-  if (readers == kTied) {
+  static const std::set<WeightReader> tied = {WeightReader::linear, WeightReader::embedding};
+  if (readers == tied) {
     return {.name = own,
             .reader = WeightReader::linear,
             .why = names,

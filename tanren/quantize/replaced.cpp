@@ -15,7 +15,7 @@ namespace {
 
 // The row in each place of dim 0, whose stride is 0 also where its size is 1.
 at::Tensor in_each_place(const at::Tensor& row, at::IntArrayRef sizes) {
-  const at::Tensor all = row.expand(sizes);
+  at::Tensor all = row.expand(sizes);
   if (sizes.front() > 1) return all;
   std::vector<int64_t> strides = all.strides().vec();
   strides.front() = 0;

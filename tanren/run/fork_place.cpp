@@ -40,7 +40,8 @@ fs::path plain_place(const fs::path& path) {
 // Where the run or step folder `named` is, without links on the way; but a link `checkpoints`
 // stays, since what lies above it is the run folder.
 fs::path resolved_place(const fs::path& named) {
-  const fs::path real = real_place(named), run = run_of_checkpoint(plain_place(named));
+  fs::path real = real_place(named);
+  const fs::path run = run_of_checkpoint(plain_place(named));
   if (run.empty() || !is_step_folder(real)) return real;
   return real_place(run) / "checkpoints" / real.filename();
 }
@@ -163,7 +164,7 @@ std::optional<fs::path> checkpoint_to_fork(const RunConfig& config, bool chosen)
       refuse(named, "it is gone, and this run began with it and saved nothing",
              "remove this run's folder, or fork another step into a new one (--out)");
     }
-    if (const auto newest = newest_of(run)) {
+    if (auto newest = newest_of(run)) {
       log(
           fmt::format("[run] {} is gone, with which this run began before it saved anything; it "
                       "begins again with {}",
@@ -191,7 +192,7 @@ std::optional<fs::path> checkpoint_to_fork(const RunConfig& config, bool chosen)
            "name a run folder, or one of its step folders");
   }
   check_readable(named, place / "checkpoints");
-  const auto newest = newest_of(place);
+  auto newest = newest_of(place);
   if (newest) return newest;
   refuse(named, "it has no complete checkpoint",
          "let it save one first (checkpoint.every, or a stop), or drop run.fork_from");

@@ -20,8 +20,9 @@ namespace {
 // skipped.
 std::string other_data(const Facts& saved, const Facts& now, const fs::path& checkpoint) {
   for (const auto& [name, value] : now) {
-    const auto before = std::find_if(saved.begin(), saved.end(),
-                                     [&](const auto& fact) { return fact.first == name; });
+    const auto before = std::find_if(saved.begin(), saved.end(), [&name = name](const auto& fact) {
+      return fact.first == name;
+    });
     if (before == saved.end() || before->second == value) continue;
     return name.starts_with("samples of ")
                ? fmt::format("{} {}, {} was made with {}", value, name, checkpoint.string(),

@@ -182,8 +182,9 @@ void add_origin(Plan& plan, const Origin& origin) {
   for (const auto& [step, key] : origin.changes) {
     const std::string change =
         fmt::format("at step {}: {} → {}", to_text(step), key.before, key.now);
-    const auto line = std::find_if(plan.lines.begin(), plan.lines.end(),
-                                   [&](const PlanLine& known) { return known.key == key.key; });
+    const auto line =
+        std::find_if(plan.lines.begin(), plan.lines.end(),
+                     [&key = key](const PlanLine& known) { return known.key == key.key; });
     if (line == plan.lines.end()) {
       plan.lines.push_back({key.key, key.now, Source::asked, "changed " + change});
     } else {

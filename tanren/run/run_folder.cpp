@@ -135,7 +135,7 @@ std::optional<fs::path> checkpoint_to_resume(const fs::path& folder) {
   std::error_code error, none;
   const bool is_link = fs::is_symlink(checkpoints, none);
   if (is_link || fs::exists(checkpoints, none)) (void)fs::directory_iterator(checkpoints, error);
-  const auto newest = latest_checkpoint(checkpoints);
+  auto newest = latest_checkpoint(checkpoints);
   if (newest) return newest;
   const bool is_there = is_link || fs::exists(checkpoints, none);
   const bool has_saved = fs::exists(folder / kSaved, none) || counts_steps(folder);

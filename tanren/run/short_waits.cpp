@@ -19,6 +19,7 @@
 #include <utility>
 
 // From libgomp; without -fopenmp omp.h may be missing.
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" void GOMP_parallel(void (*work)(void*), void* data, unsigned threads, unsigned flags);
 extern "C" int omp_get_num_procs();
 

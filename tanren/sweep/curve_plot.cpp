@@ -61,6 +61,7 @@ std::string curve_plot(const Study& study, const std::vector<TrialCurve>& curves
   std::string svg = area.open("curves", metric + " of each trial over its steps", "step",
                               metric + (lower ? ", lower is better" : ", higher is better"));
   const TrialRecord* best = study.best();
+  // NOLINTNEXTLINE(modernize-loop-convert)
   for (auto look = trial_looks().rbegin(); look != trial_looks().rend(); ++look) {
     std::string paths;
     for (const TrialCurve& curve : curves) {

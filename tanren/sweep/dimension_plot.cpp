@@ -89,6 +89,7 @@ std::string dimension_plot(const Study& study, const std::vector<const TrialReco
     svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">no value</text>\n",
                        PlotArea::kLeft - 6, kNoValueLine + 4);
   }
+  // NOLINTNEXTLINE(modernize-loop-convert)
   for (auto look = trial_looks().rbegin(); look != trial_looks().rend(); ++look) {
     std::string marks;
     for (const TrialRecord* record : drawn) {

@@ -96,6 +96,7 @@ std::string counts_text(const Study& study) {
   std::map<std::string, int64_t> counts;
   for (const TrialRecord& record : study.records()) ++counts[state_text(study, record)];
   std::vector<std::string> parts;
+  parts.reserve(counts.size());
   for (const auto& [state, count] : counts) parts.push_back(fmt::format("{} {}", count, state));
   return parts.empty() ? "no trial yet" : join(parts);
 }

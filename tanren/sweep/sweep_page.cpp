@@ -139,7 +139,7 @@ Table seed_table(const Study& study) {
     const auto text_of_end = [&](const Confirmed* end) -> std::string {
       if (end == nullptr || is_due(end)) return "-";
       if (!end->value) return to_text(end->outcome);
-      const std::string value = short_text(*end->value, 6);
+      std::string value = short_text(*end->value, 6);
       if (end == file || file == nullptr || !file->value) return value;
       return value + fmt::format(" ({:+.3g})", *end->value - *file->value);
     };
@@ -186,7 +186,7 @@ Table trial_table(const Study& study, const std::vector<const TrialRecord*>& tri
                                      [](const auto& record) { return record.fork_of.has_value(); });
   Table table{.title = "Trials"};
   table.head = {"trial", "state", "values"};
-  if (has_forks) table.head.push_back("from");
+  if (has_forks) table.head.emplace_back("from");
   table.texts = table.head.size();
   for (const char* name : {"metric", "step", "remark"}) table.head.emplace_back(name);
   table.head[table.texts] = page_text(study.options().metric);

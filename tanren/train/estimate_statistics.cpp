@@ -233,6 +233,7 @@ bool measure_statistics(const RunState& run, const Parts& parts, const Dataset& 
       statistics.insert(statistics.end(), norm->statistics().begin(), norm->statistics().end());
     }
     std::vector<double> batches;
+    batches.reserve(shares.size());
     for (const Share& share : shares) {
       batches.push_back(static_cast<double>(share.end - share.first));
     }

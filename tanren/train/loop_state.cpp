@@ -217,12 +217,11 @@ bool LoopState::evaluate() {
   return true;
 }
 
-void LoopState::tell_incident(const Incident& told) {
-  Incident incident = told;
-  incident.recent_peaks.assign(peaks_.begin(), peaks_.end());
-  log(fmt::format("[memory] step {}{}: {}", incident.step, rank_text(parts_),
-                  incident_text(incident)));
-  tell(incident, &Sink::incident);
+void LoopState::tell_incident(const Incident& incident) {
+  Incident told = incident;
+  told.recent_peaks.assign(peaks_.begin(), peaks_.end());
+  log(fmt::format("[memory] step {}{}: {}", told.step, rank_text(parts_), incident_text(told)));
+  tell(told, &Sink::incident);
 }
 
 // What is wrong with the pictures shows before the first step.

@@ -116,6 +116,7 @@ PlanLine quantization_line(const FakeQuantization& how) {
   std::map<WeightReader, int64_t> counts;
   for (const FakeLayer& layer : how.layers) ++counts[layer.reader];
   std::vector<std::string> readers;
+  readers.reserve(counts.size());
   for (const auto& [reader, count] : counts) {
     readers.push_back(fmt::format("{} {}", to_text(count), name(reader)));
   }

@@ -61,7 +61,7 @@ at::Tensor gradient_row(const at::Tensor& gradient, const WireShape& shape, at::
   const int64_t numel = numel_of(shape);
   const auto options = at::TensorOptions(shape.dtype).device(device);
   if (!gradient.defined()) return at::zeros({numel + 1}, options);
-  const at::Tensor row = at::empty({numel + 1}, options);
+  at::Tensor row = at::empty({numel + 1}, options);
   tensor_in(row, shape).copy_(gradient.detach());
   row.narrow(0, numel, 1).fill_(1);
   return row;

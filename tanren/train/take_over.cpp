@@ -29,7 +29,7 @@ std::string kept_copy(const std::string& parameter, const std::string& path, con
     paths.push_back(key.substr(kStart.size(), key.size() - kStart.size() - kEnd.size()));
   }
   for (const std::string& each : paths) {
-    const std::string name = each + "." + parameter;
+    std::string name = each + "." + parameter;
     if (stored.has(name, kMasterWeight)) return name;
   }
   return "";

@@ -30,6 +30,7 @@ std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks, const Loss
   if (ranks.world().alone()) return mine;
   if (phase.terms.empty()) {
     std::vector<std::string> lines;
+    lines.reserve(mine.size());
     for (const auto& term : mine) lines.push_back(term.name + "\n" + term.count_name);
     for (const auto& text : ranks.agree_names(lines)) {
       const size_t line = text.find('\n');

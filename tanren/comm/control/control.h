@@ -41,7 +41,7 @@ class ControlChannel : private ControlMailbox {
   ControlMailbox* mailbox() { return this; }  // for AwaitScope
 
  private:
-  ControlChannel(Socket socket, const Options& options);
+  ControlChannel(Socket socket, const Options& given);
 
   std::thread thread_;
 };

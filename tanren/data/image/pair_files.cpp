@@ -162,7 +162,7 @@ std::vector<PicturePair> checked_pairs(std::vector<PicturePair> pairs, const Sou
   return usable;
 }
 
-std::string size_text(const ImageHeader& header) {
+std::string pixels_text(const ImageHeader& header) {
   return fmt::format("{} × {}", to_text(header.shown_width()), to_text(header.shown_height()));
 }
 
@@ -194,12 +194,12 @@ void check_same_size(const ImageHeader& input, const ImageHeader& target) {
       input.shown_height() == target.shown_height()) {
     return;
   }
-  throw BrokenImage(fmt::format("is {}, its input {}", size_text(target), size_text(input)));
+  throw BrokenImage(fmt::format("is {}, its input {}", pixels_text(target), pixels_text(input)));
 }
 
 void check_halves(const ImageHeader& header) {
   if (header.shown_width() % 2 == 0) return;
-  throw BrokenImage(fmt::format("is {}, and an odd width has no halves", size_text(header)));
+  throw BrokenImage(fmt::format("is {}, and an odd width has no halves", pixels_text(header)));
 }
 
 }  // namespace tanren

@@ -36,9 +36,7 @@ bool OpenQuote::at_end_of(std::string_view record) {
     } else if (state_ == State::before && c == '"') {
       state_ = State::quoted;
       opened_ = at_;
-    } else if (c != ' ' && c != '\t') {
-      state_ = State::plain;
-    } else if (state_ == State::closed) {
+    } else if ((c != ' ' && c != '\t') || state_ == State::closed) {
       state_ = State::plain;
     }
   }

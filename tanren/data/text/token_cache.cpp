@@ -222,9 +222,9 @@ int64_t make_kept(const fs::path& path, const TextsToRead& texts) {
         [&](size_t, const TokenIds& ids) { put(id_bytes(ids, width)); },
         [&](size_t text, std::string_view bytes) { same.add(text, bytes); });
     same.end_before(done.size());
-    for (size_t i = 0; i < done.size(); ++i) {
-      put(bytes_of_number(done[i].tokens));
-      total += done[i].tokens;
+    for (const auto& text : done) {
+      put(bytes_of_number(text.tokens));
+      total += text.tokens;
     }
     write(bytes_of_number(static_cast<int64_t>(hash.value())) + std::string(kEnd));
   });

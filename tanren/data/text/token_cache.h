@@ -22,7 +22,7 @@ inline constexpr int64_t kTokenizerVersion = 1;
 // `cache`; if that is empty or cannot be written, in a temporary file that ends with the process.
 // Memory does not grow with the texts, if they have places where Tokenizer::may_cut() allows a cut.
 // DataError also for a text that changes meanwhile. Errors as check_text; RunError for a full disk.
-void read_texts(const FileList& texts, const Tokenizer& tokenizer, const TokenizerFiles& files,
+void read_texts(const FileList& list, const Tokenizer& tokenizer, const TokenizerFiles& files,
                 const std::filesystem::path& cache, const std::string& what, TokenStream& stream);
 
 // The folder beside a run folder that the runs of one place share: ".tokens".
