@@ -73,7 +73,7 @@ RunConfig kept_of(const RunConfig& resolved) {
     ObjectiveOptions own{.optimizer = kept.optimizer, .schedule = kept.schedule, .clip = kept.clip};
     own.weights = objective.weights;  // of an evaluation's loss, too
     if (!resolved.model.perceptual.empty()) own.weights.erase("perceptual");
-    // Without that term, weights of 0 alone might leave no loss, and then each term counts once.
+    // Without that term the weights may all be 0, which a plan refuses. Then the task's stay.
     const auto is_some = [](const auto& weight) { return weight.second != 0; };
     if (std::any_of(own.weights.begin(), own.weights.end(), is_some)) {
       kept.objectives.emplace(name, own);
