@@ -10,6 +10,7 @@
 #include "tanren/config/synonyms.h"
 #include "tanren/run/fork_place.h"
 #include "tanren/run/run_folder.h"
+#include "cli/plain_main.h"
 #include "cli/verb_list.h"
 
 #include <poll.h>
@@ -208,5 +209,7 @@ int main(int argc, char** argv, const Registry& registry) {
             << "] cannot write to standard output; make room, or send it elsewhere\n";
   return 1;
 }
+
+int plain_main(int argc, char** argv) { return main(argc, argv, Registry()); }
 
 }  // namespace tanren::cli

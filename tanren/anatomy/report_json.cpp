@@ -10,17 +10,17 @@ namespace tanren {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json kinds_json(const std::array<int64_t, kNumMemoryKinds>& bytes) {
-  Json json = Json::object();
+OrderedJson kinds_json(const std::array<int64_t, kNumMemoryKinds>& bytes) {
+  OrderedJson json = OrderedJson::object();
   for (size_t i = 0; i < bytes.size(); ++i) {
     json[std::string(name(static_cast<MemoryKind>(i)))] = bytes.at(i);
   }
   return json;
 }
 
-Json subject_json(const AnatomySubject& s) {
+OrderedJson subject_json(const AnatomySubject& s) {
   return {{"name", s.name},
           {"model", s.model},
           {"device", s.device},
@@ -35,8 +35,8 @@ Json subject_json(const AnatomySubject& s) {
           {"steps", s.steps}};
 }
 
-Json operations_json(const Anatomy& anatomy) {
-  Json classes = Json::array(), operators = Json::array();
+OrderedJson operations_json(const Anatomy& anatomy) {
+  OrderedJson classes = OrderedJson::array(), operators = OrderedJson::array();
   for (const ClassRow& row : anatomy.classes) {
     classes.push_back({{"class", name(row.of)},
                        {"seconds", row.seconds},
@@ -57,7 +57,7 @@ Json operations_json(const Anatomy& anatomy) {
                          {"flops", one.flops},
                          {"bytes", one.bytes}});
   }
-  Json nodes = Json::array(), blocks = Json::array();
+  OrderedJson nodes = OrderedJson::array(), blocks = OrderedJson::array();
   for (const NodeTotal& node : anatomy.operators.nodes) {
     nodes.push_back({{"name", node.name}, {"calls", node.calls}, {"seconds", node.seconds}});
   }
@@ -75,8 +75,8 @@ Json operations_json(const Anatomy& anatomy) {
           {"blocks", blocks}};
 }
 
-Json cuts_json(const std::vector<MeasuredCut>& cuts) {
-  Json json = Json::array();
+OrderedJson cuts_json(const std::vector<MeasuredCut>& cuts) {
+  OrderedJson json = OrderedJson::array();
   for (const MeasuredCut& cut : cuts) {
     json.push_back({{"stages", cut.stages},
                     {"cut_at", cut.cut_at},
@@ -88,11 +88,12 @@ Json cuts_json(const std::vector<MeasuredCut>& cuts) {
   return json;
 }
 
-Json memory_json(const Anatomy& anatomy) {
+OrderedJson memory_json(const Anatomy& anatomy) {
   const MemoryTimeline& memory = anatomy.memory;
-  Json stages = Json::array(), owners = Json::array(), passes = Json::array();
+  OrderedJson stages = OrderedJson::array(), owners = OrderedJson::array(),
+              passes = OrderedJson::array();
   for (const MemoryStage& stage : anatomy.stages) {
-    Json row{
+    OrderedJson row{
         {"stage", stage.name}, {"tensor_bytes", stage.tensors}, {"process_bytes", stage.process}};
     if (stage.cached) row["cached_bytes"] = *stage.cached;
     if (stage.context) row["context_bytes"] = *stage.context;
@@ -107,18 +108,18 @@ Json memory_json(const Anatomy& anatomy) {
   for (const PassMark& mark : memory.passes) {
     passes.push_back({{"moment", mark.event}, {"pass", name(mark.pass)}});
   }
-  Json json{{"stages", stages},
-            {"peak_bytes", memory.peak_bytes},
-            {"before_step_bytes", memory.before_bytes},
-            {"after_step_bytes", memory.after_bytes},
-            {"at_peak", kinds_json(memory.at_peak)},
-            {"bytes_per_parameter",
-             static_cast<double>(memory.peak_bytes) /
-                 static_cast<double>(std::max<int64_t>(anatomy.subject.parameters, 1))},
-            {"peak_moment", memory.peak_moment},
-            {"passes", passes},
-            {"total", memory.total},
-            {"owners", owners}};
+  OrderedJson json{{"stages", stages},
+                   {"peak_bytes", memory.peak_bytes},
+                   {"before_step_bytes", memory.before_bytes},
+                   {"after_step_bytes", memory.after_bytes},
+                   {"at_peak", kinds_json(memory.at_peak)},
+                   {"bytes_per_parameter",
+                    static_cast<double>(memory.peak_bytes) /
+                        static_cast<double>(std::max<int64_t>(anatomy.subject.parameters, 1))},
+                   {"peak_moment", memory.peak_moment},
+                   {"passes", passes},
+                   {"total", memory.total},
+                   {"owners", owners}};
   if (anatomy.predicted) {
     json["predicted"] = {{"peak_bytes", anatomy.predicted->peak},
                          {"at_peak", kinds_json(anatomy.predicted->at_peak)},
@@ -133,7 +134,7 @@ Json memory_json(const Anatomy& anatomy) {
 
 std::string anatomy_json(const Anatomy& anatomy) {
   const StepTimes& t = anatomy.times;
-  Json advice = Json::array();
+  OrderedJson advice = OrderedJson::array();
   for (const Advice& one : anatomy.advice) {
     advice.push_back({{"change", one.change},
                       {"time_gain", one.time_gain},
@@ -147,7 +148,7 @@ std::string anatomy_json(const Anatomy& anatomy) {
                       {"steps", one.steps},
                       {"note", one.note}});
   }
-  const Json json{
+  const OrderedJson json{
       {"subject", subject_json(anatomy.subject)},
       {"step",
        {{"seconds", t.total()},

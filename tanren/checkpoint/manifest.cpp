@@ -46,14 +46,14 @@ Facts facts_of(const fs::path& path) {
   return facts;
 }
 
-[[noreturn]] void fail(const fs::path& file, const std::string& what) {
+[[noreturn]] void refuse(const fs::path& file, const std::string& what) {
   throw CheckpointError("[checkpoint] " + file.string() + " " + what +
                         "; use an older step folder, or a copy of this one");
 }
 
 Facts checked_facts(const fs::path& path) {
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) fail(path, "is missing");
+  if (!fs::is_regular_file(path, error)) refuse(path, "is missing");
   return facts_of(path);
 }
 
@@ -62,18 +62,18 @@ std::map<std::string, Facts> read_manifest(const fs::path& path) {
   const Json json = parse_ordered_json(read_file(path));
   if (!json.is_object() || !json.contains("format") || !json["format"].is_number_integer() ||
       !json.contains("files") || !json["files"].is_object()) {
-    fail(path, "is no manifest");
+    refuse(path, "is no manifest");
   }
   if (json["format"] != kFormat) {
-    fail(path,
-         fmt::format("has format {}, this program reads {}", json_text(json["format"]), kFormat));
+    refuse(path,
+           fmt::format("has format {}, this program reads {}", json_text(json["format"]), kFormat));
   }
   std::map<std::string, Facts> files;
   for (const auto& [name, facts] : json["files"].items()) {
     if (!facts.is_object() || !facts.contains("bytes") || !facts["bytes"].is_number_unsigned() ||
         !facts.contains("xxh3") || !facts["xxh3"].is_string() ||
         name.find('/') != std::string::npos) {
-      fail(path, "describes " + name + " wrongly");
+      refuse(path, "describes " + name + " wrongly");
     }
     files[name] = {facts["bytes"].get<uint64_t>(), facts["xxh3"].get<std::string>()};
   }
@@ -83,7 +83,7 @@ std::map<std::string, Facts> read_manifest(const fs::path& path) {
 // After its checksum was compared with the marker's.
 std::map<std::string, Facts> verified_list(const fs::path& folder) {
   if (checked_facts(folder / kManifest).checksum + "\n" != read_file(folder / kMarker)) {
-    fail(folder / kManifest, "has changed (its checksum is not the marker's)");
+    refuse(folder / kManifest, "has changed (its checksum is not the marker's)");
   }
   return read_manifest(folder / kManifest);
 }
@@ -118,7 +118,7 @@ std::string marker_of(const fs::path& folder) {
     if (is_gone()) return "";  // removed since
     throw CheckpointError(error.what());
   }
-  if (text.empty()) fail(marker, "is empty");
+  if (text.empty()) refuse(marker, "is empty");
   return text;
 }
 
@@ -141,7 +141,7 @@ void verify_manifest(const fs::path& folder, const std::vector<std::string>& req
   }
   const auto files = verified_list(folder);
   for (const auto& name : required) {
-    if (files.count(name) == 0) fail(folder / kManifest, "does not list " + name);
+    if (files.count(name) == 0) refuse(folder / kManifest, "does not list " + name);
   }
   for (const auto& [name, facts] : files) {
     std::error_code error;
@@ -149,12 +149,12 @@ void verify_manifest(const fs::path& folder, const std::vector<std::string>& req
     const Facts found = skipped ? Facts{fs::file_size(folder / name, error), facts.checksum}
                                 : checked_facts(folder / name);
     if (found.bytes != facts.bytes) {
-      fail(folder / name,
-           fmt::format("has {} bytes, the manifest says {}", found.bytes, facts.bytes));
+      refuse(folder / name,
+             fmt::format("has {} bytes, the manifest says {}", found.bytes, facts.bytes));
     }
     if (found.checksum != facts.checksum) {
-      fail(folder / name, "has changed (checksum " + found.checksum + ", the manifest says " +
-                              facts.checksum + ")");
+      refuse(folder / name, "has changed (checksum " + found.checksum + ", the manifest says " +
+                                facts.checksum + ")");
     }
   }
 }

@@ -14,12 +14,12 @@ namespace {
 
 using testing::TemporaryFolder;
 
-const std::string kFixtures = TANREN_SOURCE_DIR "/tests/fixtures/";
+const std::string kFolder = TANREN_SOURCE_DIR "/tests/fixtures/";
 
 // The weights that a model would take from `file` are those of the safetensors file, and no others.
 void expect_same(const WeightsFile& file, const std::string& fixture) {
   const TensorMap tensors = state_dict_of(file).tensors;
-  const TensorMap wanted = read_safetensors(kFixtures + fixture).tensors;
+  const TensorMap wanted = read_safetensors(kFolder + fixture).tensors;
   EXPECT_EQ(tensors.size(), wanted.size());
   for (const auto& [name, tensor] : wanted) {
     const at::Tensor* found = tensors.find(name);
@@ -29,27 +29,27 @@ void expect_same(const WeightsFile& file, const std::string& fixture) {
 }
 
 TEST(ModulePt, of_torchvision_has_its_state_dict_with_buffers_and_says_its_class) {
-  const auto file = read_weights(kFixtures + "pt/torchvision_module.pt");
+  const auto file = read_weights(kFolder + "pt/torchvision_module.pt");
   EXPECT_EQ(file.kind, "module of class torchvision.models.resnet.ResNet");
   expect_same(file, "pt/torchvision_module.safetensors");
 }
 
 TEST(ModulePt, of_transformers_has_its_state_dict_and_says_its_class) {
-  const auto file = read_weights(kFixtures + "pt/transformers_module.pt");
+  const auto file = read_weights(kFolder + "pt/transformers_module.pt");
   EXPECT_EQ(file.kind,
             "module of class transformers.models.bert.modeling_bert.BertForSequenceClassification");
   expect_same(file, "hf/bert/model.safetensors");
 }
 
 TEST(ModulePt, prefixes_of_data_parallel_and_compile_come_off_and_are_said) {
-  const auto file = read_weights(kFixtures + "pt/compiled.pt");
+  const auto file = read_weights(kFolder + "pt/compiled.pt");
   expect_same(file, "pt/model.safetensors");
   const auto remarks = state_dict_of(file).remarks;
   ASSERT_EQ(remarks.size(), 3u);
   TANREN_EXPECT_CONTAINS(remarks[0], "took state_dict");
   TANREN_EXPECT_CONTAINS(remarks[1], "module.");
   TANREN_EXPECT_CONTAINS(remarks[2], "_orig_mod.");
-  const auto parallel = read_weights(kFixtures + "pt/data_parallel.pt");
+  const auto parallel = read_weights(kFolder + "pt/data_parallel.pt");
   expect_same(parallel, "pt/model.safetensors");
   ASSERT_EQ(state_dict_of(parallel).remarks.size(), 1u);
 }

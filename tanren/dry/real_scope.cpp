@@ -9,7 +9,7 @@
 namespace tanren {
 namespace {
 
-constexpr size_t kAlignment = 64;
+constexpr size_t kFrontBytes = 64;
 constexpr uint8_t kPriority = 100;  // equal to that of tanren's allocator, which is restored
 
 // Memory of aligned_alloc with its size in front, reported to a TraceScope.
@@ -18,12 +18,12 @@ class PlainAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     void* data = nullptr;
     if (bytes > 0) {
-      const size_t whole = (bytes + 2 * kAlignment - 1) / kAlignment * kAlignment;
-      auto* start = static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole));
+      const size_t whole = (bytes + 2 * kFrontBytes - 1) / kFrontBytes * kFrontBytes;
+      auto* start = static_cast<std::byte*>(std::aligned_alloc(kFrontBytes, whole));
       TORCH_CHECK_WITH(OutOfMemoryError, start != nullptr, "[dry run] no room for ", bytes,
                        " bytes of a kernel that is tried");
       *reinterpret_cast<size_t*>(start) = bytes;
-      data = start + kAlignment;
+      data = start + kFrontBytes;
       report(data, static_cast<int64_t>(bytes));
     }
     return {data, data, &release, c10::Device(c10::kCPU)};
@@ -36,7 +36,7 @@ class PlainAllocator final : public c10::Allocator {
  private:
   static void release(void* data) {
     if (data == nullptr) return;
-    std::byte* start = static_cast<std::byte*>(data) - kAlignment;
+    std::byte* start = static_cast<std::byte*>(data) - kFrontBytes;
     report(data, -static_cast<int64_t>(*reinterpret_cast<size_t*>(start)));
     std::free(start);
   }

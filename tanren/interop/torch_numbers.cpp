@@ -100,8 +100,8 @@ Numbers by_names(const TorchOptimizer& optimizer, const Parameters& own, const M
   return numbers;
 }
 
-bool fits(const TorchOptimizer::Group& group, const TorchOptimizer& optimizer,
-          const Parameters& candidates) {
+bool group_fits(const TorchOptimizer::Group& group, const TorchOptimizer& optimizer,
+                const Parameters& candidates) {
   if (group.parameters.size() != candidates.size()) return false;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const auto state = optimizer.state.find(group.parameters[i]);
@@ -133,9 +133,9 @@ Numbers by_order(const TorchOptimizer& optimizer, const Parameters& own,
         if ((alone || same) && taken.count(parameter.name) == 0) candidates.push_back(parameter);
       }
       found = candidates;
-      if (fits(group, optimizer, candidates)) break;
+      if (group_fits(group, optimizer, candidates)) break;
     }
-    if (!fits(group, optimizer, found)) {
+    if (!group_fits(group, optimizer, found)) {
       fail_start(
           path,
           fmt::format("a group of {} parameters with weight decay {} fits none of this model ({} "

@@ -6,7 +6,7 @@ namespace tanren {
 
 namespace {
 
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+int64_t whole_units(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 // Places the bucket's members one after the other; its size is padded to equal parts.
 void place_members(FlatLayout& layout, size_t index, const LayoutOptions& options) {
@@ -15,12 +15,12 @@ void place_members(FlatLayout& layout, size_t index, const LayoutOptions& option
   int64_t size = 0;
   for (const size_t member : bucket.members) {
     FlatLayout::Place& place = layout.places[member];
-    if (place.numel >= kAlignedFrom * options.unit) size = round_up(size, options.unit);
+    if (place.numel >= kAlignedFrom * options.unit) size = whole_units(size, options.unit);
     place.bucket = index;
     place.offset = size;
     size += place.numel;
   }
-  bucket.size = round_up(size, options.parts * options.unit);
+  bucket.size = whole_units(size, options.parts * options.unit);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ at::Tensor evaluated(const std::shared_ptr<NormedModel>& model, const Batch& bat
   return model->forward(batch["inputs"]);
 }
 
-double relative_difference(const at::Tensor& a, const at::Tensor& b) {
+double fold_difference(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).norm() / b.norm()).item<double>();
 }
 
@@ -110,7 +110,7 @@ TEST(Fold, leaves_the_outputs_and_the_names_of_all_tensors) {
     EXPECT_EQ(folded,
               (std::vector<std::string>{"plain.weight", "biased.weight", "not_affine.weight"}));
     const at::Tensor after = evaluated(model, batch);
-    EXPECT_LT(relative_difference(after, before), most);
+    EXPECT_LT(fold_difference(after, before), most);
     EXPECT_FALSE(at::equal(after, before));  // it was computed in another way
     EXPECT_EQ(model->named_parameters().keys(), parameters);
     EXPECT_EQ(model->named_buffers().keys(), buffers);
@@ -170,7 +170,7 @@ TEST(Fold, a_second_time_changes_nothing) {
   (void)fold_batch_norms(normed_task(model), batch);
   const at::Tensor once = evaluated(model, batch);
   EXPECT_EQ(fold_batch_norms(normed_task(model), batch).size(), 3u);
-  EXPECT_LT(relative_difference(evaluated(model, batch), once), 1e-13);
+  EXPECT_LT(fold_difference(evaluated(model, batch), once), 1e-13);
 }
 
 TEST(Fold, leaves_a_norm_whose_scale_is_not_finite_and_the_models_mode) {

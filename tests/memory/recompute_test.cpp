@@ -149,7 +149,7 @@ TEST(Recompute, the_last_product_of_a_gpts_block_is_not_computed_twice) {
 }
 
 // Bytes that a forward keeps for its backward.
-int64_t kept_by_forward(TinyRun& run, const std::vector<std::string>& patterns) {
+int64_t kept_with_recompute(TinyRun& run, const std::vector<std::string>& patterns) {
   const Batch batch = run.loader->next().local;
   const RandomScope random(1, 1, batch.ids);
   const int64_t before = cpu_memory_stats().live_bytes;
@@ -166,8 +166,8 @@ TEST(Recompute, of_a_gpt_of_12_layers_keeps_at_most_a_quarter) {
   config.data.train.fields = {"inputs: int[64] in [0, 49]", "labels: int[64] in [0, 49]"};
   TinyRun run(config);
   run.step();
-  const int64_t all = kept_by_forward(run, {});
-  const int64_t few = kept_by_forward(run, {"transformer.h.*"});
+  const int64_t all = kept_with_recompute(run, {});
+  const int64_t few = kept_with_recompute(run, {"transformer.h.*"});
   std::printf("GPT of 12 layers: a forward keeps %.2f MB, recomputing its blocks %.2f MB\n",
               static_cast<double>(all) / 1e6, static_cast<double>(few) / 1e6);
   EXPECT_LE(few * 4, all);

@@ -111,9 +111,9 @@ TEST_F(Unfreeze, resumed_before_at_and_after_each_unfreeze_is_bitwise_the_undist
 }
 
 // Requests a stop when attempt `attempt` is reported.
-class StopAt final : public Sink {
+class StopAtStep final : public Sink {
  public:
-  StopAt(int64_t attempt, std::atomic<bool>& stop) : attempt_(attempt), stop_(stop) {}
+  StopAtStep(int64_t attempt, std::atomic<bool>& stop) : attempt_(attempt), stop_(stop) {}
   void step(const StepReport& report) override {
     if (report.attempt == attempt_) stop_ = true;
   }
@@ -133,7 +133,7 @@ TEST_F(Unfreeze, an_fp16_run_whose_update_at_the_unfreeze_is_skipped_resumes_bit
   for (const int64_t attempt : {3, 8, 12}) {
     const std::string name = "interrupted-" + std::to_string(attempt);
     std::atomic<bool> stop{false};
-    StopAt sink(attempt, stop);
+    StopAtStep sink(attempt, stop);
     go(config, name, {&sink}, &stop);
     go(config, name);
     expect_equal("whole", name);
