@@ -91,7 +91,8 @@ std::shared_ptr<ThreadWires::Message> ThreadWires::start(const Wire& wire, bool 
 
 void ThreadWires::meet(const std::shared_ptr<Message>& message, const Wire& wire) {
   MessageEnd &sent = *message->sent, &received = *message->received;
-  // References: what the ends give up below, nobody holds when they are told that it is done.
+  // References, not copies: the ends give up their tensors below, and no copy may still hold them
+  // when the ends are told that the message has arrived.
   const at::Tensor &from = sent.tensor, &to = received.tensor;
   std::string why;
   if (from.numel() != to.numel() || from.scalar_type() != to.scalar_type()) {

@@ -90,7 +90,8 @@ Table table_of_layers(const LayerTable& layers, int64_t microbatch) {
 LayerTable layers_of(const Plan& plan, const std::function<Task()>& make_task, const Batch& own,
                      int64_t microbatch) {
   Parts parts{.plan = plan};
-  // Shapes are those of any layout, and in this one the operators are torch's, which tell theirs.
+  // The layout changes no shape. In the contiguous one the operators are torch's own, which report
+  // what they compute.
   parts.plan.memory.channels_last = false;
   const auto make = [&] {
     Task task = make_task();

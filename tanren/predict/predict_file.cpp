@@ -222,7 +222,7 @@ class Job {
     progress_.batch = batch_;
     progress_.rows = done_.rows;
     progress_.computed = computed_;
-    // A part of before this was counted does not say how many rows it has.
+    // A file that an older version began does not say how many rows it has.
     counts_written_ =
         form_.kind == AnswerKind::tokens && (done_.rows == 0 || progress_.written > 0);
     make_writer(predictor);

@@ -166,7 +166,7 @@ TEST_F(RowsTest, of_json_lines_keep_every_value_as_it_is) {
   TANREN_EXPECT_CONTAINS(rows[6].broken, "nests too deeply");
 }
 
-// The time of an object grows with the square of its keys: this one would take hours.
+// The time to read an object grows with the square of its keys: this one would take hours.
 TEST_F(RowsTest, of_json_lines_with_too_many_keys_are_told_at_once) {
   const auto object = [](int keys) {
     std::string text = "{\"text\": \"a\"";
