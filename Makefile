@@ -1,5 +1,5 @@
 # Thin wrappers over the CMake presets. `make help` lists them.
-#   JOBS=1                                   one compiler at a time (a file may need 2 GB)
+#   JOBS=1                                   one compiler at a time (one may need 2.3 GB)
 #   CMAKE_ARGS=-DTANREN_LIBTORCH=/path/torch an installed libtorch
 #   SECONDS=600                              how long `make fuzz` runs for each reader
 JOBS ?= $(shell nproc)
@@ -40,8 +40,8 @@ interop: build/release/build.ninja ## Round trips with the real Python packages 
 	tests/interop/run build/release
 
 soak: build/release/build.ninja ## Kill ranks, runs and predictions, and fail allocations, many more times than `make test`
-	cmake --build build/release --parallel $(JOBS) --target launched_test stop_test predict_test \
-	  recovery_test parallel_test zero_test device_test
+	cmake --build build/release --parallel $(JOBS) --target launched_test stop_test sweep_test \
+	  predict_test recovery_test parallel_test zero_test device_test
 	scripts/soak build/release
 
 bench: build/release/build.ninja ## Build and run the benchmarks

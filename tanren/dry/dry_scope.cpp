@@ -21,22 +21,22 @@
 
 namespace tanren {
 
-using torch::jit::Stack;
-
 namespace {
+
+using torch::jit::Stack;
 
 constexpr auto kAutocast = c10::DispatchKey::AutocastCPU;
 constexpr size_t kSmall = 64 << 10;
 
 // This thread's dry run.
-struct State {
+struct DryState {
   bool dry = false;
   DryObserver* observer = nullptr;
   int64_t real_bytes = 0;
   bool within_dry = false;  // an operator on tensors without memory is running
   c10::DeviceType device = c10::kCPU;
 };
-thread_local State state;
+thread_local DryState state;
 
 // The memory of one tensor: addresses that take no memory until something is written there.
 class Block {

@@ -8,7 +8,7 @@ namespace tanren {
 
 namespace {
 
-using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using ConvolutionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 // For a 1 × 1 kernel with a stride oneDNN copies the pixels that it reads into a buffer, a vector
 // of channels at a time: 8 with AVX2, 16 with AVX-512. It writes past the buffer's end (libtorch
@@ -25,17 +25,19 @@ bool writes_past_the_end(const at::Tensor& input, const at::Tensor& weight,
 }
 
 // The same convolution without stride, over the pixels that the strided one reads.
-Gradients unstrided_backward(const at::Tensor& grad_output, const at::Tensor& input,
-                             const at::Tensor& weight, at::OptionalSymIntArrayRef bias_sizes,
-                             c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
-                             c10::SymIntArrayRef dilation, c10::SymIntArrayRef output_padding,
-                             const c10::SymInt& groups, std::array<bool, 3> wanted) {
+ConvolutionGradients unstrided_backward(const at::Tensor& grad_output, const at::Tensor& input,
+                                        const at::Tensor& weight,
+                                        at::OptionalSymIntArrayRef bias_sizes,
+                                        c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                                        c10::SymIntArrayRef dilation,
+                                        c10::SymIntArrayRef output_padding,
+                                        const c10::SymInt& groups, std::array<bool, 3> wanted) {
   const auto seen_of = [&](const at::Tensor& whole) {
     return whole.slice(2, 0, whole.size(2), stride[0].expect_int())
         .slice(3, 0, whole.size(3), stride.back().expect_int());
   };
   const std::array<c10::SymInt, 2> ones = {1, 1};
-  Gradients gradients = at::convolution_backward_symint(
+  ConvolutionGradients gradients = at::convolution_backward_symint(
       grad_output, seen_of(input).contiguous(input.suggest_memory_format()), weight, bias_sizes,
       ones, padding, dilation, /*transposed=*/false, output_padding, groups, wanted);
   if (wanted[0]) {
@@ -46,12 +48,13 @@ Gradients unstrided_backward(const at::Tensor& grad_output, const at::Tensor& in
   return gradients;
 }
 
-Gradients convolution_backward(const at::Tensor& grad_output, const at::Tensor& input,
-                               const at::Tensor& weight, at::OptionalSymIntArrayRef bias_sizes,
-                               c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
-                               c10::SymIntArrayRef dilation, bool transposed,
-                               c10::SymIntArrayRef output_padding, c10::SymInt groups,
-                               std::array<bool, 3> wanted) {
+ConvolutionGradients convolution_backward(const at::Tensor& grad_output, const at::Tensor& input,
+                                          const at::Tensor& weight,
+                                          at::OptionalSymIntArrayRef bias_sizes,
+                                          c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                                          c10::SymIntArrayRef dilation, bool transposed,
+                                          c10::SymIntArrayRef output_padding, c10::SymInt groups,
+                                          std::array<bool, 3> wanted) {
   if (writes_past_the_end(input, weight, stride, padding, transposed, groups)) {
     return unstrided_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,
                               output_padding, groups, wanted);
@@ -67,7 +70,7 @@ Gradients convolution_backward(const at::Tensor& grad_output, const at::Tensor& 
     return at::convolution_backward_symint(gradient, in, w, bias_sizes, stride, padding, dilation,
                                            transposed, output_padding, groups, mask);
   };
-  Gradients gradients;
+  ConvolutionGradients gradients;
   if (wanted[0] || wanted[2]) {
     gradients = part(grad_output, input, weight, {wanted[0], false, wanted[2]});
   }

@@ -7,6 +7,7 @@
 #include "tanren/interop/export.h"
 #include "tanren/interop/quantized_tensors.h"
 #include "tanren/interop/whole_model.h"
+#include "tanren/memory/cpu_allocator.h"
 #include "tanren/run/run.h"
 
 #include <gtest/gtest.h>
@@ -54,6 +55,10 @@ inline at::Tensor outputs_of(const Task& task, bool are_labels_of_tokens = false
 
 class QuantizedFiles : public ::testing::Test {
  protected:
+  void TearDown() override {  // a test may have installed it
+    set_cpu_memory_limit(0);
+    uninstall_cpu_allocator();
+  }
   // Trains a model with these lines of its section; returns its file.
   std::filesystem::path trained(const std::string& model, const std::string& fields,
                                 const std::string& mode = "fp32") const {
