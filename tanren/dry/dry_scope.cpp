@@ -13,6 +13,8 @@
 #include <torch/library.h>
 
 #include <cstdlib>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -155,6 +157,7 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
 // The implementation of the operators for which torch has no shape function.
 void computed(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   if (run_dry_operator(op, *stack)) return;
+  TORCH_CHECK_NOT_IMPLEMENTED(state.dry, op.operator_name(), " has no shape function");
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
 }
 
@@ -181,14 +184,18 @@ class Silence final : public c10::WarningHandler {
 
 }  // namespace
 
-struct DryScope::Impl {
+struct DryOperators::Registered {
   std::vector<torch::Library> libraries;
-  bool flash_before = at::globalContext().userEnabledFlashSDP();
 };
 
-DryScope::DryScope(DryObserver* observer, int64_t real_bytes) : impl_(std::make_unique<Impl>()) {
-  install_allocator();
-  auto& libraries = impl_->libraries;
+DryOperators::DryOperators() {
+  static std::mutex one_at_a_time;
+  static std::weak_ptr<Registered> last;
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
+  registered_ = last.lock();
+  if (registered_ != nullptr) return;
+  auto made = std::make_shared<Registered>();
+  auto& libraries = made->libraries;
   libraries.emplace_back(torch::Library::IMPL, "_", kDryKey, __FILE__, __LINE__);
   libraries.back().fallback(torch::CppFunction::makeFromBoxedFunction<&called>());
   libraries.emplace_back(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
@@ -198,6 +205,15 @@ DryScope::DryScope(DryObserver* observer, int64_t real_bytes) : impl_(std::make_
   for (const auto& name : operators_without_shapes()) {
     libraries.back().impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&computed>());
   }
+  registered_ = std::move(made);
+  last = registered_;
+}
+
+DryOperators::~DryOperators() = default;
+
+DryScope::DryScope(DryObserver* observer, int64_t real_bytes)
+    : flash_before_(at::globalContext().userEnabledFlashSDP()) {
+  install_allocator();
   state = {.dry = true, .observer = observer, .real_bytes = real_bytes};
   c10::impl::tls_set_dispatch_key_included(kDryKey, true);
 }
@@ -212,7 +228,7 @@ DryScope::DryScope(c10::DeviceType device, DryObserver* observer) : DryScope(obs
 
 DryScope::~DryScope() {
   c10::impl::tls_set_dispatch_key_included(kDryKey, false);
-  at::globalContext().setSDPUseFlash(impl_->flash_before);
+  at::globalContext().setSDPUseFlash(flash_before_);
   state = {};
 }
 

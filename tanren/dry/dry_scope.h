@@ -25,6 +25,21 @@ class NeedsValues : public Error {
   using Error::Error;
 };
 
+// What torch's operators do in a dry run, registered with torch. That takes 15 ms, so code that makes
+// several DryScopes holds one of these around them. All that live at the same time are one
+// registration; the last one that goes restores torch's own.
+class DryOperators {
+ public:
+  DryOperators();
+  ~DryOperators();
+  DryOperators(const DryOperators&) = delete;
+  DryOperators& operator=(const DryOperators&) = delete;
+
+ private:
+  struct Registered;
+  std::shared_ptr<Registered> registered_;
+};
+
 class DryScope {
  public:
   // New tensors of fewer than `real_bytes` bytes are real and hold values, except for the results
@@ -38,8 +53,8 @@ class DryScope {
   DryScope& operator=(const DryScope&) = delete;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  const DryOperators operators_;
+  bool flash_before_;
 };
 
 // Tells the observer of multiply-adds of a forward that torch's operators do not show: those of our

@@ -11,8 +11,10 @@
 
 #include <array>
 #include <cctype>
+#include <mutex>
 #include <new>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include <dlfcn.h>
@@ -46,6 +48,20 @@ std::string operator_of(std::string_view symbol) {
   return std::string(symbol.substr(0, length));
 }
 
+// operator_of the function at `address`. dladdr searches all symbols of libtorch, so each address is
+// looked up once.
+std::string operator_at(void* address) {
+  static std::mutex one_at_a_time;
+  static std::unordered_map<void*, std::string> known;
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
+  const auto [found, is_new] = known.try_emplace(address);
+  Dl_info info{};
+  if (is_new && ::dladdr(address, &info) != 0 && info.dli_sname != nullptr) {
+    found->second = operator_of(info.dli_sname);
+  }
+  return found->second;
+}
+
 // The operator that the program called last, as the call stack shows it: the innermost one that
 // does more than make a tensor.
 std::string operator_at_work() {
@@ -53,9 +69,7 @@ std::string operator_at_work() {
   const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
   std::string result;
   for (int i = 0; i < count; ++i) {
-    Dl_info info{};
-    if (::dladdr(frames[static_cast<size_t>(i)], &info) == 0 || info.dli_sname == nullptr) continue;
-    std::string found = operator_of(info.dli_sname);
+    std::string found = operator_at(frames[static_cast<size_t>(i)]);
     if (found.empty()) continue;
     // "add_Tensor" is add with the overload Tensor.
     const size_t overload = found.rfind('_');

@@ -207,6 +207,21 @@ TEST(DryScope, an_operator_that_it_does_not_know_runs_on_zeros) {
   EXPECT_EQ(distances.sizes(), (std::vector<int64_t>{500, 7}));
 }
 
+TEST(DryScope, leaves_torchs_own_meta_device_as_it_is) {
+  const at::Tensor x = at::ones({500, 3}, at::kMeta);
+  const auto forward = [&] { at::_cdist_forward(x, x, 2.0, std::nullopt); };
+  EXPECT_THROW(forward(), c10::NotImplementedError);
+  {
+    const DryOperators kept;
+    EXPECT_THROW(forward(), c10::NotImplementedError);
+    { const DryScope dry; }
+    EXPECT_THROW(forward(), c10::NotImplementedError);
+    const DryScope dry;
+    EXPECT_TRUE(is_dry(at::cdist(at::ones({500, 3}), at::ones({7, 3}))));
+  }
+  EXPECT_THROW(forward(), c10::NotImplementedError);
+}
+
 struct Convolution {
   int64_t samples, channels, height, width, filters, kernel = 3, stride = 1, groups = 1;
   bool bias = false;
