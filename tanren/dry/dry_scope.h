@@ -25,8 +25,8 @@ class NeedsValues : public Error {
   using Error::Error;
 };
 
-// What torch's operators do in a dry run, registered with torch. That takes 15 ms, so code that makes
-// several DryScopes holds one of these around them. All that live at the same time are one
+// What torch's operators do in a dry run, registered with torch. That takes 15 ms, so code that
+// makes several DryScopes holds one of these around them. All that live at the same time are one
 // registration; the last one that goes restores torch's own.
 class DryOperators {
  public:

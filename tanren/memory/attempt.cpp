@@ -48,8 +48,8 @@ std::string operator_of(std::string_view symbol) {
   return std::string(symbol.substr(0, length));
 }
 
-// operator_of the function at `address`. dladdr searches all symbols of libtorch, so each address is
-// looked up once.
+// operator_of the function at `address`. dladdr searches all symbols of libtorch, so each address
+// is looked up once.
 std::string operator_at(void* address) {
   static std::mutex one_at_a_time;
   static std::unordered_map<void*, std::string> known;

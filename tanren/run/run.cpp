@@ -11,7 +11,6 @@
 #include "tanren/comm/exchange.h"
 #include "tanren/config/identity.h"
 #include "tanren/data/text/token_cache.h"
-#include "tanren/dry/dry_scope.h"
 #include "tanren/forecast/first_step.h"
 #include "tanren/interop/model_description.h"
 #include "tanren/metrics/jsonl_sink.h"
@@ -394,7 +393,6 @@ Plan plan_only(const RunConfig& config, const Registry& registry,
 PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
                              const std::filesystem::path& folder,
                              const std::set<std::string>& requested) {
-  const DryOperators dry_operators;
   const auto [prepared, fitted] = next_start(config, registry, folder, requested);
   return {prepared.plan, memory_forecast(prepared.fit, fitted)};
 }
