@@ -14,7 +14,7 @@ endfunction()
 # tanren_<NAME>_test (a unity build). DEPENDS may only name lower rooms; layers_test checks that
 # independently, from the #include lines.
 # IN names a room declared before, whose library and test binary hold this room's sources too;
-# tanren_<NAME> then only links to it. A compiler that includes torch works 8 s before the first line
+# tanren_<NAME> then only links to it. A compiler that includes torch works 6 s before the first line
 # of a room, so small rooms share one.
 function(tanren_room name)
   cmake_parse_arguments(room "TORCH_FREE" "IN;SHARDS" "DEPENDS;SOURCES;TESTS;LINK" ${ARGN})
@@ -70,6 +70,14 @@ function(tanren_forks)
   endforeach()
 endfunction()
 
+# tanren_test_pch(TARGET): builds TARGET as tests are built, with their precompiled header. It contains
+# gtest.h, so TARGET needs the definitions of GTest.
+function(tanren_test_pch target)
+  target_precompile_headers(${target} REUSE_FROM ${TANREN_TEST_PCH})
+  target_link_libraries(${target} PRIVATE GTest::gtest)
+  target_compile_options(${target} PRIVATE ${TANREN_TEST_OPTIONS})
+endfunction()
+
 # tanren_test(NAME [TORCH_FREE] [SHARDS N] LABEL unit|whole|distributed|gpu SOURCES files… LINK targets…)
 # Declares one GoogleTest binary, built as one unit, which ctest runs as one test. Tests that mostly
 # wait are run as N processes side by side (SHARDS).
@@ -82,9 +90,10 @@ function(tanren_test name)
                                              ${test_DEFINE})
   if(NOT test_TORCH_FREE)
     target_link_libraries(${name} PRIVATE libtorch)
-    target_precompile_headers(${name} REUSE_FROM ${TANREN_TEST_PCH})
+    tanren_test_pch(${name})
+  else()
+    target_compile_options(${name} PRIVATE ${TANREN_TEST_OPTIONS})
   endif()
-  target_compile_options(${name} PRIVATE ${TANREN_TEST_OPTIONS})
   if(test_SHARDS)
     set(shards ${PROJECT_SOURCE_DIR}/tests/support/shards ${test_SHARDS})
   endif()

@@ -1,4 +1,4 @@
-// The only precompiled header: the includes of most files that use torch.
+// The precompiled header: what most files that use torch include. Tests add gtest.h to it.
 #pragma once
 #include <algorithm>
 #include <array>

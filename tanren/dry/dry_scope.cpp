@@ -12,12 +12,14 @@
 #include <c10/util/ScopeExit.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include <sys/mman.h>
 
@@ -154,66 +156,79 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
   state.observer->around({op, *stack, on_dry}, run);
 }
 
-// The implementation of the operators for which torch has no shape function.
-void computed(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+// What torch itself does on its meta device for the operators that `computed` replaces.
+using Replaced = std::unordered_map<c10::OperatorName, c10::SafeKernelFunction>;
+Replaced& replaced() {
+  static auto* const kernels = new Replaced;
+  return *kernels;
+}
+
+// On the meta device, in a dry run, the operators for which torch has no shape function.
+void computed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (!state.dry) {
+    const auto own = replaced().find(op.operator_name());
+    TORCH_CHECK_NOT_IMPLEMENTED(own != replaced().end(), op.operator_name(),
+                                " is not implemented on the meta device");
+    return own->second.callBoxed(op, keys, stack);
+  }
   if (run_dry_operator(op, *stack)) return;
-  TORCH_CHECK_NOT_IMPLEMENTED(state.dry, op.operator_name(), " has no shape function");
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
 }
 
 // The operators that have a CPU kernel and no shape function in torch, and dry_operators().
-const std::vector<std::string>& operators_without_shapes() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> found(dry_operators().begin(), dry_operators().end());
-    auto& dispatcher = c10::Dispatcher::singleton();
-    for (const auto& name : dispatcher.getAllOpNames()) {
-      if (name.name.rfind("aten::", 0) != 0) continue;
-      const auto op = dispatcher.findOp(name);
-      if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
-      if (op->hasKernelForDispatchKey(c10::DispatchKey::Meta)) continue;
-      found.push_back(name.name + (name.overload_name.empty() ? "" : "." + name.overload_name));
-    }
-    return found;
-  }();
-  return names;
+std::unordered_set<c10::OperatorName> operators_without_shapes() {
+  std::unordered_set<c10::OperatorName> found;
+  for (const std::string_view name : dry_operators()) {
+    const size_t dot = std::min(name.find('.'), name.size());
+    found.emplace("aten::" + std::string(name.substr(0, dot)),
+                  std::string(name.substr(std::min(dot + 1, name.size()))));
+  }
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0) continue;
+    const auto op = dispatcher.findOp(name);
+    if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::Meta)) continue;
+    found.insert(name);
+  }
+  return found;
 }
 
 class Silence final : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-}  // namespace
-
-struct DryOperators::Registered {
-  std::vector<torch::Library> libraries;
-};
-
-DryOperators::DryOperators() {
-  static std::mutex one_at_a_time;
-  static std::weak_ptr<Registered> last;
-  const std::lock_guard<std::mutex> lock(one_at_a_time);
-  registered_ = last.lock();
-  if (registered_ != nullptr) return;
-  auto made = std::make_shared<Registered>();
-  auto& libraries = made->libraries;
-  libraries.emplace_back(torch::Library::IMPL, "_", kDryKey, __FILE__, __LINE__);
-  libraries.back().fallback(torch::CppFunction::makeFromBoxedFunction<&called>());
-  libraries.emplace_back(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
-  // torch warns about each of its own shape functions that is replaced.
-  Silence silence;
-  const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
-  for (const auto& name : operators_without_shapes()) {
-    libraries.back().impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&computed>());
-  }
-  registered_ = std::move(made);
-  last = registered_;
+// Registers with torch what operators do in a dry run: once, since it takes 15 ms. The fallback
+// runs only under kDryKey, which is on in a dry run alone.
+void register_operators() {
+  static const bool registered = [] {
+    // torch warns about each of its own shape functions that is replaced.
+    Silence silence;
+    const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+    auto* const meta = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta,
+                                          __FILE__, __LINE__);
+    for (const auto& name : operators_without_shapes()) {
+      const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(),
+                                                                     name.overload_name.c_str());
+      if (op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
+        replaced().emplace(name, op.getComputedKernelForDispatchKey(c10::DispatchKey::Meta));
+      }
+      meta->impl(c10::toString(name).c_str(),
+                 torch::CppFunction::makeFromBoxedFunction<&computed>());
+    }
+    auto* const others = new torch::Library(torch::Library::IMPL, "_", kDryKey, __FILE__, __LINE__);
+    others->fallback(torch::CppFunction::makeFromBoxedFunction<&called>());
+    return true;
+  }();
+  (void)registered;
 }
 
-DryOperators::~DryOperators() = default;
+}  // namespace
 
 DryScope::DryScope(DryObserver* observer, int64_t real_bytes)
     : flash_before_(at::globalContext().userEnabledFlashSDP()) {
   install_allocator();
+  register_operators();
   state = {.dry = true, .observer = observer, .real_bytes = real_bytes};
   c10::impl::tls_set_dispatch_key_included(kDryKey, true);
 }

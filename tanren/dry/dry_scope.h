@@ -13,7 +13,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 
 namespace tanren {
 
@@ -23,21 +22,6 @@ class DryObserver;
 class NeedsValues : public Error {
  public:
   using Error::Error;
-};
-
-// What torch's operators do in a dry run, registered with torch. That takes 15 ms, so code that
-// makes several DryScopes holds one of these around them. All that live at the same time are one
-// registration; the last one that goes restores torch's own.
-class DryOperators {
- public:
-  DryOperators();
-  ~DryOperators();
-  DryOperators(const DryOperators&) = delete;
-  DryOperators& operator=(const DryOperators&) = delete;
-
- private:
-  struct Registered;
-  std::shared_ptr<Registered> registered_;
 };
 
 class DryScope {
@@ -53,7 +37,6 @@ class DryScope {
   DryScope& operator=(const DryScope&) = delete;
 
  private:
-  const DryOperators operators_;
   bool flash_before_;
 };
 

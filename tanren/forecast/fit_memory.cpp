@@ -4,7 +4,6 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
-#include "tanren/dry/dry_scope.h"
 #include "tanren/forecast/enough_samples.h"
 #include "tanren/forecast/fit_stages.h"
 #include "tanren/forecast/fitting_stages.h"
@@ -243,7 +242,6 @@ PlanLine& plan_line(Plan& plan, const std::string& key) {
 }
 
 Fitted fit_memory(const FitInput& input) {
-  const DryOperators dry_operators;
   if (input.config.parallel.pipeline > 1) return fit_stages(input);
   const RunConfig start = within_most(input);
   const auto explain_most = [&](Plan& plan) {

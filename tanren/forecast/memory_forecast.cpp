@@ -5,7 +5,6 @@
 #include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
-#include "tanren/dry/dry_scope.h"
 #include "tanren/memory/gauge.h"
 
 #include <nlohmann/json.hpp>
@@ -159,7 +158,6 @@ nlohmann::ordered_json kinds_of(const MemoryPrediction& prediction) {
 }  // namespace
 
 MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted) {
-  const DryOperators dry_operators;
   MemoryForecast forecast;
   const Plan& plan = fitted.plan;
   const StepPredictor predictor = predictor_of(input, fitted.config);

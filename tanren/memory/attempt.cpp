@@ -11,10 +11,9 @@
 
 #include <array>
 #include <cctype>
-#include <mutex>
+#include <cstdint>
 #include <new>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include <dlfcn.h>
@@ -36,7 +35,7 @@ constexpr std::array<std::string_view, 9> kWords = {"out of memory",
                                                     "could not create a memory"};
 
 // "addmm" of a mangled at::_ops::addmm::…: "_ZN2at4_ops5addmm4callE…". Empty for other symbols.
-std::string operator_of(std::string_view symbol) {
+std::string_view operator_of(std::string_view symbol) {
   constexpr std::string_view kPrefix = "_ZN2at4_ops";
   if (symbol.substr(0, kPrefix.size()) != kPrefix) return "";
   symbol.remove_prefix(kPrefix.size());
@@ -45,21 +44,26 @@ std::string operator_of(std::string_view symbol) {
     length = length * 10 + static_cast<size_t>(symbol[0] - '0');
     symbol.remove_prefix(1);
   }
-  return std::string(symbol.substr(0, length));
+  return symbol.substr(0, length);
 }
 
-// operator_of the function at `address`. dladdr searches all symbols of libtorch, so each address
-// is looked up once.
-std::string operator_at(void* address) {
-  static std::mutex one_at_a_time;
-  static std::unordered_map<void*, std::string> known;
-  const std::lock_guard<std::mutex> lock(one_at_a_time);
-  const auto [found, is_new] = known.try_emplace(address);
-  Dl_info info{};
-  if (is_new && ::dladdr(address, &info) != 0 && info.dli_sname != nullptr) {
-    found->second = operator_of(info.dli_sname);
+// The operator of torch whose function contains `address`, or empty. dladdr searches all symbols of
+// libtorch, so each thread keeps what it found, in a table that takes no memory: there may be none.
+// The names are part of libtorch, which stays loaded.
+std::string_view operator_at(void* address) {
+  struct Entry {
+    void* address = nullptr;
+    std::string_view name;
+  };
+  thread_local std::array<Entry, 512> table{};
+  const auto number = reinterpret_cast<uintptr_t>(address);
+  Entry& entry = table[(number ^ (number >> 9)) % table.size()];
+  if (entry.address != address) {
+    Dl_info info{};
+    const bool named = ::dladdr(address, &info) != 0 && info.dli_sname != nullptr;
+    entry = {address, named ? operator_of(info.dli_sname) : ""};
   }
-  return found->second;
+  return entry.name;
 }
 
 // The operator that the program called last, as the call stack shows it: the innermost one that
@@ -69,13 +73,13 @@ std::string operator_at_work() {
   const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
   std::string result;
   for (int i = 0; i < count; ++i) {
-    std::string found = operator_at(frames[static_cast<size_t>(i)]);
+    std::string_view found = operator_at(frames[static_cast<size_t>(i)]);
     if (found.empty()) continue;
     // "add_Tensor" is add with the overload Tensor.
     const size_t overload = found.rfind('_');
     if (overload != std::string::npos && overload + 1 < found.size() &&
         std::isupper(static_cast<unsigned char>(found[overload + 1])) != 0) {
-      found.resize(overload);
+      found = found.substr(0, overload);
     }
     result = found;
     const bool only_makes = found.rfind("empty", 0) == 0 || found.rfind("resize", 0) == 0 ||

@@ -188,7 +188,6 @@ RunConfig without_stages(RunConfig config, const Registry& registry) {
 
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Given given, bool trains) {
-  const DryOperators dry_operators;
   RunConfig config = trains ? asked : without_stages(asked, registry);
   const Pretrained source = take_start(has_weights ? kept : "", config);
   config.model = source.model;

@@ -54,7 +54,7 @@ void appear(Download& download) {
   download.values.reset();
 }
 
-struct Allocator final : c10::Allocator {
+struct PinnedAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     constexpr size_t kAlign = 64;
     char* const data =
@@ -87,7 +87,7 @@ struct Allocator final : c10::Allocator {
 }  // namespace
 
 c10::Allocator& pinned_allocator() {
-  static auto* const one = new Allocator;
+  static auto* const one = new PinnedAllocator;
   return *one;
 }
 
