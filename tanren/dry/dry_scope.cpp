@@ -13,6 +13,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -41,6 +42,7 @@ struct DryState {
   c10::DeviceType device = c10::kCPU;
 };
 thread_local DryState state;
+std::atomic<bool> scope_open = false;
 
 // The memory of one tensor: addresses that take no memory until something is written there.
 class Block {
@@ -163,9 +165,19 @@ Replaced& replaced() {
   return *kernels;
 }
 
+// Whether the operator has an argument that a dry run made: such a tensor is on torch's meta device
+// and reports the CPU. A kernel that runs on zeros may take one to other threads.
+bool takes_dry_tensor(const c10::OperatorHandle& op, const Stack& stack) {
+  const size_t count = op.schema().arguments().size();
+  return std::any_of(
+      stack.end() - static_cast<ptrdiff_t>(count), stack.end(), [](const c10::IValue& value) {
+        return value.isTensor() && is_dry(value.toTensor()) && value.toTensor().device().is_cpu();
+      });
+}
+
 // On the meta device, in a dry run, the operators for which torch has no shape function.
 void computed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  if (!state.dry) {
+  if (!state.dry && !takes_dry_tensor(op, *stack)) {
     const auto own = replaced().find(op.operator_name());
     TORCH_CHECK_NOT_IMPLEMENTED(own != replaced().end(), op.operator_name(),
                                 " is not implemented on the meta device");
@@ -186,7 +198,7 @@ std::unordered_set<c10::OperatorName> operators_without_shapes() {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;
-    const auto op = dispatcher.findOp(name);
+    const auto op = dispatcher.findSchema(name);
     if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
     if (op->hasKernelForDispatchKey(c10::DispatchKey::Meta)) continue;
     found.insert(name);
@@ -199,20 +211,22 @@ class Silence final : public c10::WarningHandler {
 };
 
 // Registers with torch what operators do in a dry run: once, since it takes 15 ms. The fallback
-// runs only under kDryKey, which is on in a dry run alone.
+// runs only under kDryKey, which a DryScope turns on.
 void register_operators() {
   static const bool registered = [] {
     // torch warns about each of its own shape functions that is replaced.
     Silence silence;
     const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+    const auto names = operators_without_shapes();
+    for (const auto& name : names) {
+      const auto op = c10::Dispatcher::singleton().findSchema(name);
+      if (op && op->hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
+        replaced().emplace(name, op->getComputedKernelForDispatchKey(c10::DispatchKey::Meta));
+      }
+    }
     auto* const meta = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta,
                                           __FILE__, __LINE__);
-    for (const auto& name : operators_without_shapes()) {
-      const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(),
-                                                                     name.overload_name.c_str());
-      if (op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) {
-        replaced().emplace(name, op.getComputedKernelForDispatchKey(c10::DispatchKey::Meta));
-      }
+    for (const auto& name : names) {
       meta->impl(c10::toString(name).c_str(),
                  torch::CppFunction::makeFromBoxedFunction<&computed>());
     }
@@ -229,6 +243,7 @@ DryScope::DryScope(DryObserver* observer, int64_t real_bytes)
     : flash_before_(at::globalContext().userEnabledFlashSDP()) {
   install_allocator();
   register_operators();
+  TORCH_CHECK(!scope_open.exchange(true), "a dry run inside another one");
   state = {.dry = true, .observer = observer, .real_bytes = real_bytes};
   c10::impl::tls_set_dispatch_key_included(kDryKey, true);
 }
@@ -245,6 +260,7 @@ DryScope::~DryScope() {
   c10::impl::tls_set_dispatch_key_included(kDryKey, false);
   at::globalContext().setSDPUseFlash(flash_before_);
   state = {};
+  scope_open = false;
 }
 
 c10::DeviceType kernels_of(const at::Tensor& tensor) {

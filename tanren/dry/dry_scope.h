@@ -5,7 +5,7 @@
 // without a known shape function runs for real, on zeros. Memory reads as 0; asking torch for a
 // value (item) throws NeedsValues, so a model that needs one cannot be run dry. An observer is told
 // of every operator (dry_observer.h): ForwardWork counts, model/layer_table makes a table. At most
-// one scope per process, not while other threads make tensors.
+// one scope per process (a second one throws c10::Error), not while other threads make tensors.
 #pragma once
 
 #include "tanren/base/error.h"
