@@ -62,9 +62,10 @@ TensorMap with_dtypes_of(const TensorMap& wanted, const TensorMap& found) {
 // 8-bit weights that no note describes, such as those of a folder that tanren convert wrote.
 void refuse_nameless_8_bits(const torch::nn::Module& module, const TensorMap& found,
                             const ModelOptions& options, const std::string& path) {
+  const TensorMap wanted = tensors_of(module);
   for (const auto& [name, tensor] : renamed(found, rename_pairs(options))) {
     if (tensor.scalar_type() != at::kChar || matches_any(options.init_skip, name)) continue;
-    const at::Tensor* const own = tensors_of(module).find(name);
+    const at::Tensor* const own = wanted.find(name);
     if (own == nullptr || !own->is_floating_point()) continue;
     throw ConfigError("[model] " + path + " has 8-bit weights (" + one_line(name) +
                       "), and we read floating weights from there; give the whole model that was "
