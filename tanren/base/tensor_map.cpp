@@ -14,14 +14,14 @@ void TensorMap::set(std::string_view name, at::Tensor tensor) {
   items_.emplace_back(std::string(name), std::move(tensor));
 }
 
-const at::Tensor* TensorMap::find(std::string_view name) const {
+const at::Tensor* TensorMap::find(std::string_view name) const& {
   for (const auto& item : items_) {
     if (item.first == name) return &item.second;
   }
   return nullptr;
 }
 
-const at::Tensor& TensorMap::at(std::string_view name) const {
+const at::Tensor& TensorMap::at(std::string_view name) const& {
   if (const auto* tensor = find(name)) return *tensor;
   std::string known;
   for (const auto& item : items_) known += (known.empty() ? "" : ", ") + item.first;

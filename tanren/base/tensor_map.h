@@ -18,9 +18,12 @@ class TensorMap {
   // Adds or replaces.
   void set(std::string_view name, at::Tensor tensor);
   // The tensor called `name`; if there is none, DataError that lists the names in the map.
-  const at::Tensor& at(std::string_view name) const;
-  // Null if there is none.
-  const at::Tensor* find(std::string_view name) const;
+  const at::Tensor& at(std::string_view name) const&;
+  // The same for a temporary map: a handle, which outlives it.
+  at::Tensor at(std::string_view name) const&& { return at(name); }
+  // Null if there is none. Not of a temporary map, which the pointer would outlive.
+  const at::Tensor* find(std::string_view name) const&;
+  const at::Tensor* find(std::string_view name) const&& = delete;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
 
   size_t size() const { return items_.size(); }

@@ -30,6 +30,11 @@ namespace fs = std::filesystem;
 
 constexpr int kUpdates = 10;
 constexpr double kSameInFp64 = 1e-10;
+// The gradient of a scale has jumps and steep slopes between them: at the learning rate of these
+// tests an update makes a difference of rounding in a scale ten times larger. Measured between 1
+// and 2 ranks: 3e-17 after the second update, 2e-14 after the sixth, 3e-10 after the tenth.
+constexpr int kUpdatesOfRanks = 6;
+constexpr double kSameOnRanks = 1e-12;
 
 // How a training begins: found, folded and calibrated once.
 struct Begun {
@@ -111,22 +116,22 @@ TEST_P(Schemes, train_alike_on_any_number_of_ranks) {
     at::Tensor weights;
     on_engine("threads", ranks, [&](Communicator& comm) {
       RankRun run(asked, words, comm, [&] { return begun.task(); });
-      for (int i = 0; i < kUpdates; ++i) run.step();
+      for (int i = 0; i < kUpdatesOfRanks; ++i) run.step();
       if (comm.rank() == 0) weights = run.weights();
     });
     return weights;
   };
   const at::Tensor alone = trained(config, 1);
   for (const int ranks : {2, 3}) {
-    EXPECT_LT(relative(trained(config, ranks), alone), kSameInFp64) << ranks;
+    EXPECT_LT(relative(trained(config, ranks), alone), kSameOnRanks) << ranks;
   }
   auto sharing = config;
   sharing.parallel.zero = 2;
-  EXPECT_LT(relative(trained(sharing, 2), alone), kSameInFp64);
+  EXPECT_LT(relative(trained(sharing, 2), alone), kSameOnRanks);
   auto split = config;
   split.batch.microbatch = 5;
   split.memory.recompute = {"*"};
-  EXPECT_LT(relative(trained(split, 1), alone), kSameInFp64);
+  EXPECT_LT(relative(trained(split, 1), alone), kSameOnRanks);
 }
 
 INSTANTIATE_TEST_SUITE_P(QuantizationAware, Schemes,

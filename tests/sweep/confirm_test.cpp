@@ -93,7 +93,8 @@ TEST_F(SweepConfirm, that_was_killed_goes_on_as_the_undisturbed_one) {
   const auto last = tanren("sweep s --quiet");
   ASSERT_EQ(last.code, 0) << last.output;
   EXPECT_EQ(read_file(at("s/leaderboard.json")), read_file(at("whole/leaderboard.json")));
-  for (const auto& run : leaderboard("s")["confirmation"]["runs"]) {
+  const nlohmann::json board = leaderboard("s");
+  for (const auto& run : board["confirmation"]["runs"]) {
     EXPECT_EQ(plain_log("s" + place(run)), plain_log("whole" + place(run))) << run;
   }
 }
