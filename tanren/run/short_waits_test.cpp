@@ -75,8 +75,8 @@ TEST(ShortWaits, the_watcher_hears_of_a_wait_and_ends_at_once) {
   {
     const ShortWaits waits([&]() -> std::optional<double> { return 100.0 * ++looks; },
                            [&](bool now) {
-                             ++changes;
                              brief = now;
+                             ++changes;  // last: the test waits for it
                            });
     while (changes == 0) std::this_thread::yield();
     EXPECT_TRUE(brief);

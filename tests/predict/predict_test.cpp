@@ -474,7 +474,7 @@ TEST_F(Predict, killed_at_random_moments_and_gone_on_with_equals_what_was_not_ki
   const std::string command = " predict out new.csv --set evaluate.batch=2 --set run.threads=1";
   const auto begun = Child::Clock::now();
   ASSERT_EQ(tanren(command + " --quiet --out whole.csv").code, 0);
-  // Signals come within the time of the whole, however fast the machine is.
+  // Signals come by the time of the whole, on a machine of any speed. Two starts of three are hit.
   const auto whole_time = std::chrono::duration_cast<milliseconds>(Child::Clock::now() - begun);
   std::mt19937 random(7);
   const char* const asked = std::getenv("TANREN_KILLS");  // for scripts/soak
@@ -493,7 +493,7 @@ TEST_F(Predict, killed_at_random_moments_and_gone_on_with_equals_what_was_not_ki
     Child child({"/bin/sh", "-c",
                  "cd '" + folder_.path().string() + "' && exec " + TANREN_BINARY + command});
     const int signal = start % 3 == 2 ? SIGINT : SIGKILL;
-    code = child.ended(whole_time * (15 + static_cast<int>(random() % 85)) / 100);
+    code = child.ended(whole_time * (15 + static_cast<int>(random() % 135)) / 100);
     if (code == -1) {
       child.signal(signal);
       code = child.ended(seconds(60));
