@@ -470,7 +470,7 @@ TEST_F(Predict, refuses_to_go_on_from_other_rows_or_another_model) {
 
 TEST_F(Predict, killed_at_random_moments_and_gone_on_with_equals_what_was_not_killed) {
   train("run.toml");
-  folder_.file("new.csv", new_rows(20000));
+  folder_.file("new.csv", new_rows(60000));
   const std::string command = " predict out new.csv --set evaluate.batch=2 --set run.threads=1";
   const auto begun = Child::Clock::now();
   ASSERT_EQ(tanren(command + " --quiet --out whole.csv").code, 0);
