@@ -474,7 +474,7 @@ TEST_F(Predict, killed_at_random_moments_and_gone_on_with_equals_what_was_not_ki
   const std::string command = " predict out new.csv --set evaluate.batch=2 --set run.threads=1";
   const auto begun = Child::Clock::now();
   ASSERT_EQ(tanren(command + " --quiet --out whole.csv").code, 0);
-  // Signals come by the time of the whole, on a machine of any speed. Two starts of three are hit.
+  // The unit of the waits below: a signal comes after 15 to 149 % of it, on a machine of any speed.
   const auto whole_time = std::chrono::duration_cast<milliseconds>(Child::Clock::now() - begun);
   std::mt19937 random(7);
   const char* const asked = std::getenv("TANREN_KILLS");  // for scripts/soak

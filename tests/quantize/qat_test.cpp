@@ -31,8 +31,9 @@ namespace fs = std::filesystem;
 constexpr int kUpdates = 10;
 constexpr double kSameInFp64 = 1e-10;
 // The gradient of a scale has jumps and steep slopes between them: at the learning rate of these
-// tests an update makes a difference of rounding in a scale ten times larger. Measured between 1
-// and 2 ranks: 3e-17 after the second update, 2e-14 after the sixth, 3e-10 after the tenth.
+// tests, each update makes a rounding difference in a scale about ten times larger. Measured
+// between 1 and 2 ranks: 3e-17 after the third update, 3e-14 after the sixth, 3e-10 after the
+// tenth.
 constexpr int kUpdatesOfRanks = 6;
 constexpr double kSameOnRanks = 1e-12;
 
