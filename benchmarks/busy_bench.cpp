@@ -1,6 +1,7 @@
-// Measures whole runs on an idle machine and beside processes that load every core ("burners"), for
-// each way in which OpenMP threads can wait, in turn (A B C D A B …). Goals: tanren takes at most
-// 1.2 times as long as the best other way under load, and 1.05 times libgomp's own way when idle.
+// Measures complete runs on an idle machine and together with processes that use the cores
+// ("burners"), for each way in which OpenMP threads can wait, in turn (A B C D A B …). Goals:
+// under load tanren takes at most 1.2 times as long as the best other way, and on an idle machine
+// at most 1.05 times as long as libgomp's default.
 //   busy_bench [rounds] [burners] [model…]      without a model: all
 #include "benchmarks/paired.h"
 
@@ -68,7 +69,7 @@ std::vector<Case> cases() {
   };
 }
 
-// How an operator's waiting threads wait.
+// A way in which an operator's threads wait.
 struct Way {
   const char* name;
   std::string variable;  // NAME=value; empty: tanren's default
@@ -156,7 +157,8 @@ class Burners {
   std::vector<pid_t> children_;
 };
 
-// Prints a row for each way, and the ratio of tanren's runs to the best way's, round by round.
+// Prints a row for each way. Also prints the ratio, per round, of tanren's runs to those of the
+// best other way, or on an idle machine to those of libgomp's default.
 void measure(const Case& chosen, const std::string& folder, int rounds, int burners) {
   const std::string config = chosen.file.empty() ? folder + "/run.toml" : chosen.file;
   if (chosen.file.empty()) std::ofstream(config) << chosen.text;

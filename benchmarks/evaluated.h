@@ -32,7 +32,7 @@ inline Batch whole_batch(const OneBatch& data) {
   return data.collate(all).batch;
 }
 
-// How far `got` is from `wanted`, relative to it, over all elements.
+// The distance of `got` from `wanted`, relative to the norm of `wanted`.
 inline double distance(const at::Tensor& got, const at::Tensor& wanted) {
   const at::Tensor exact = wanted.to(at::kDouble);
   return ((got.to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
@@ -62,7 +62,8 @@ inline QuantizedParameters quantized_of(const Task& task, const Batch& batch,
 
 class Evaluated {
  public:
-  // `scheme` none: the weights stay as they are. `level`: of precision, for the weights' dtype.
+  // With `scheme` none the weights do not change. `level` is precision.level and sets the weights'
+  // dtype.
   Evaluated(const StepCase& of, QuantizeScheme scheme, std::string level = "")
       : config_(of.config), level_(std::move(level)), batch_(whole_batch(of.data)) {
     Task task = task_of(of);

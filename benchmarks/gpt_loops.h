@@ -32,7 +32,7 @@ inline RunConfig small_gpt(int64_t threads, const std::string& mode, int64_t mic
   return config;
 }
 
-// Seconds of a step, in the mean of one over each batch.
+// Mean seconds of a step over all batches.
 template <typename Loop>
 auto block_of(Loop& loop, const std::vector<GlobalBatch>& batches) {
   return [&loop, &batches] {

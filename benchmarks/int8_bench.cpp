@@ -1,9 +1,9 @@
-// 8-bit weights: linear layers alone, predictions of whole models, generation, bytes; each beside
-// fp32 and bf16, in turn in one run. Predictions are also measured beside Python's runtimes with
-// the same weights (peers/int8_torch.py, which lists them): TANREN_PEER_PYTHON names a Python with
-// torch, transformers, torchvision and safetensors, and what else is to be measured: torchao,
-// onnxruntime with onnx and onnxscript. Run with OMP_WAIT_POLICY=PASSIVE, so that the side that
-// waits does not spin.
+// Measures 8-bit weights against fp32 and bf16, in turn in one run: linear layers alone,
+// predictions of complete models, generation, and bytes. Predictions are also compared with
+// Python's runtimes with the same weights (listed in peers/int8_torch.py). TANREN_PEER_PYTHON names
+// a Python with torch, transformers, torchvision and safetensors, and, for further peers, with
+// torchao, or with onnxruntime, onnx and onnxscript. Run with OMP_WAIT_POLICY=PASSIVE, so that the
+// waiting side does not spin.
 //   int8_bench [linear|bert|resnet50|generate|bytes|all|small] [pairs] [threads] [peer]
 // peer: the only one to measure, by its KIND in peers/int8_torch.py.
 // small: all parts with small models and without Python, for a test: exits with 1 if outputs are

@@ -37,7 +37,7 @@ inline StepCase digits_case() {
   return made;
 }
 
-// The description that a finished run would write, of data that are made and not read.
+// The description that a finished run would write, with synthetic data.
 inline Metadata description_of_case(const StepCase& of) {
   const DataInfo info = of.data.info();
   std::string sizes;
@@ -93,15 +93,15 @@ inline void compare_files(const Int8Asked& asked, const char* about, const TwoFi
   const double int8 = tensor_bytes(files.int8), fp32 = tensor_bytes(files.fp32);
   std::printf("%s: tensors of the file: int8 %.0f bytes, fp32 %.0f, ratio %.4f\n", about, int8,
               fp32, int8 / fp32);
-  // Whatever the processor.
+  // This goal is the same for all processors.
   if (!asked.is_small) {
     std::printf("  goal 0.27: %s\n", int8 <= 0.27 * fp32 ? "kept" : "NOT KEPT");
   }
   asked.checks->holds("8-bit tensors are smaller", int8 < fp32);
 }
 
-// Loads the file for a line read from stdin, and tells of this process: growth of the resident set,
-// the resident set, live bytes of tensors.
+// Loads the file for each line read from stdin. Prints three figures of this process: growth of the
+// resident set, the resident set, and live bytes of tensors.
 inline int load_for_each_line(const std::string& file) {
   install_cpu_allocator();
   std::cout << "ready" << std::endl;

@@ -1,5 +1,5 @@
-// What int8_bench says of a ratio: its goal, which depends on the processor, and whether it is
-// kept; and of outputs: whether they are near.
+// The checks of int8_bench. A ratio is compared with its goal, which depends on the processor.
+// Outputs are checked for their distance.
 #pragma once
 
 #include "tanren/ops/int8_gemm.h"
@@ -65,7 +65,7 @@ class Checks {
   bool all_ = true;
 };
 
-// What all parts are told.
+// The arguments of all parts.
 struct Int8Asked {
   std::string python;  // empty: no peers
   std::string peer;    // its kind, the only one that is measured; empty: all

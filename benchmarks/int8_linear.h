@@ -13,8 +13,8 @@
 
 namespace tanren::bench {
 
-// A layer of each of 12 blocks, called in turn, so that a weight lies in the cache as little as it
-// does in a model.
+// One layer for each of 12 blocks, called in turn. So the weights are as rarely in the cache as in
+// a model.
 class LinearLayers {
  public:
   LinearLayers(int64_t out, int64_t in, int64_t rows) {

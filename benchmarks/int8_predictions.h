@@ -27,7 +27,7 @@ struct PeerGoal {
 struct Predictions {
   const char* model;
   QuantizeScheme scheme;
-  std::vector<int64_t> batches;  // with goals for the first; of the others no peer may be faster
+  std::vector<int64_t> batches;  // goals are for the first; at others no peer may be faster
   Goal of_bf16;                  // of our own bf16
   std::vector<PeerGoal> peers;
 };

@@ -1,7 +1,8 @@
-// Measures how much communication overlap hides: two ranks that are threads, one core each, over a
-// link slowed down, from a measurement in this run, until communication takes as long as backward.
-// Steps with parallel.overlap against steps without, in alternate blocks. Goal: at most 0.75. With
-// ZeRO the link carries as many bytes: gradients during backward, weights during the next forward.
+// Measures how much communication parallel.overlap hides. Two ranks are threads with one core each.
+// A measurement in this run slows their link down until communication takes as long as backward.
+// Compares steps with parallel.overlap and steps without in alternating blocks. Goal: a ratio of at
+// most 0.75. With ZeRO the link carries the same number of bytes: gradients during backward,
+// weights during the next forward.
 //   overlap_bench [pairs] [steps per block] [parallel.zero]
 #include "tanren/memory/cpu_allocator.h"
 #include "benchmarks/paired.h"

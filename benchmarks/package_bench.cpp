@@ -39,13 +39,13 @@ struct Asked {
   int rounds = 8;
 };
 
-// What the Python side has exported, in a folder that lives as long.
+// The files that the Python side has exported, in a folder that the destructor removes.
 class Exported {
  public:
   // `what`: bert's number of layers, mlp or resnet50.
   Exported(const Asked& asked, const std::string& what, const std::string& precision)
       : asked_(asked), what_(what), precision_(precision) {
-    // Names of its own: a process keeps the code that it has loaded under a name.
+    // The folder's name is unique, because a process keeps the code that it loaded under a name.
     folder_ = fs::temp_directory_path() /
               ("tanren-package-" + what + "-" + precision + "-" + std::to_string(::getpid()));
     fs::create_directories(folder_);
@@ -75,7 +75,7 @@ class Exported {
     set_options(config);
     return config;
   }
-  // As the Python side has them.
+  // Sets the options of the Python side.
   void set_options(RunConfig& config) const {
     config.clip.norm = 0;
     config.run.threads = std::atoll(asked_.threads.c_str());
@@ -155,7 +155,8 @@ void measure_bert(const Asked& asked, const std::string& precision) {
   std::printf("BERT-base, 8 × 128 tokens, dropout 0.1, %s, %s thread(s), %d rounds\n",
               precision.c_str(), asked.threads.c_str(), asked.rounds);
   const Exported exported(asked, "12", precision);
-  // While this process is small: the kernel counts what a process had before its program began.
+  // Runs while this process is small, because the kernel counts for a child the memory that it has
+  // from its parent before exec.
   const double peak = exported.run(4)["peak_memory_bytes"].get<double>() / (1 << 20);
   const OneBatch data = exported.data(2);
   StepCase known = *step_case("bert");

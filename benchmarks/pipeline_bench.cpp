@@ -4,7 +4,7 @@
 // pipeline splits of 20, by GPipe and by 1F1B. On the tutorial's GPUs naive took 7 % longer than
 // one device, and pipelining was 49 % faster than that.
 //   pipeline_bench [rounds] [batch] [split] [edge] [fp32|bf16] [first block of the second stage]
-// The tutorial cuts at layer3.0; plan: where the plan cuts.
+// The default block is layer3.0, as in the tutorial. With "plan" the plan chooses the cut.
 #include "tanren/memory/cpu_allocator.h"
 #include "benchmarks/paired.h"
 #include "benchmarks/stage_threads.h"
@@ -62,7 +62,7 @@ struct Way {
   std::vector<double> seconds = {};
 };
 
-// Two stages, with what their windows took beside the simulation on their own times.
+// Two stages, and the times of their windows relative to a simulation with the stages' own times.
 struct Stages {
   Stages(std::string label, const RunConfig& config, const StepCase& chosen, StagedPlan planned,
          int64_t per_window)

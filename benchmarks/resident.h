@@ -1,4 +1,4 @@
-// What the system says of this process's memory.
+// The memory of this process as the system reports it.
 #pragma once
 
 #include <fstream>

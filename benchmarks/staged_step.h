@@ -24,8 +24,8 @@ struct StagedPlan {
   std::vector<StagePlan> stages;
 };
 
-// Before ranks in threads begin: a dry run allows no other thread. ConfigError if the model cannot
-// be cut as asked.
+// Call it before ranks in threads begin, because a dry run allows no other thread. ConfigError if
+// the model does not allow the requested cut.
 inline StagedPlan plan_stages(const RunConfig& config, const OneBatch& data,
                               const Machine& machine) {
   const auto make_task = [&] { return build_task(config, ModelRegistry(), data); };
@@ -49,17 +49,17 @@ inline StagedPlan plan_stages(const RunConfig& config, const OneBatch& data,
 // Seconds of one update of a stage.
 struct StageTimes {
   double update = 0;   // all of it
-  double window = 0;   // its forwards and backwards, with what they wait
+  double window = 0;   // its forwards and backwards, including waits
   double busy = 0;     // of the window, not waiting for another stage
   double forward = 0;  // of busy, in the model's forward
   double loss = 0;     // of the whole batch, the same on every stage
 
-  double backward() const { return busy - forward; }  // with what is sent, and all else
+  double backward() const { return busy - forward; }  // includes sends and the rest
 };
 
 class StagedStep {
  public:
-  // `plan`: of this rank; `ranks`: its mesh. Every rank makes its own at the same time.
+  // `plan` is this rank's, and `ranks` its mesh. All ranks must call this at the same time.
   StagedStep(const RunConfig& config, const OneBatch& data, const StagedPlan& planned,
              const Plan& plan, std::shared_ptr<const Ranks> ranks)
       : batch_(batches_of(data, data.size()).front()) {

@@ -99,7 +99,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> models = {word(1, "all")}, modes = {word(2, "both")};
   if (models[0] == "all") models = {"bert", "gpt2", "resnet50", "pix2pixhd"};
   if (modes[0] == "both") modes = {"bf16", "fp32"};
-  // Before torch is asked for anything: it keeps its first answer to whether there is CUDA.
+  // Must come before any use of torch, because torch keeps its first answer whether CUDA is
+  // available.
   if (word(6, "cpu") != "cpu") probe_cuda();
   install_cpu_allocator();  // as a run does
   for (const auto& model : models) {

@@ -48,7 +48,7 @@ double processor_seconds() {
 
 struct Cost {
   double processor = 0, wall = 0;  // seconds
-  bool is_of_start = true;         // not of a trial that goes on, for which nothing is sampled
+  bool is_of_start = true;         // false: of a resumed trial, which is not sampled
 };
 
 Cost cost_of(const std::function<void()>& work) {
@@ -95,7 +95,7 @@ void measure_times(const SearchFunction& function, StudyOptions options) {
   size_t records = 0;
   const Cost replay = cost_of([&] { records = Study(function.space, options).records().size(); });
   if (records < static_cast<size_t>(kTrials)) throw std::runtime_error("the replay lacks trials");
-  // A population's trials are its members and the forks that replaced some.
+  // In a population, the forks that replaced members count as trials, too.
   const double trial = all.processor / static_cast<double>(records);
   const double thousandth = spread(last).median;
   const bool is_tpe = options.sampler == "tpe";

@@ -20,7 +20,7 @@ struct Usage {
   double seconds = 0, megabytes = 0;
 };
 
-// Without its standard output. Ends this program if that one fails.
+// Discards the program's standard output. Exits this process if the program fails.
 inline Usage run_whole(const std::vector<std::string>& command) {
   Usage usage;
   rusage counted{};

@@ -8,7 +8,7 @@ namespace tanren::cli {
 
 namespace {
 
-// In single quotes, which all three shells read alike.
+// `text` in single quotes, which all three shells read the same way.
 std::string quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);

@@ -35,7 +35,8 @@ std::string dtype_text(const at::Tensor& tensor) {
   return name;
 }
 
-// What a file says of its 8-bit weights, of those that it has: a list shows any file.
+// A file's quantize note, reduced to the weights that the file holds as int8, because --list
+// accepts any file.
 struct ListedNote {
   QuantizeNote note;
   std::string fault;  // a note that cannot be read is passed over, and its fault is a line

@@ -16,8 +16,8 @@ namespace tanren::cli {
 
 namespace {
 
-// What was evaluated, and its result: a whole model's file on DATA, else a run's checkpoint, on
-// DATA if it is given.
+// Evaluates a whole model's file on DATA, or a run's checkpoint, on DATA if it is given. Returns
+// the path of what was evaluated and the result.
 std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& arguments,
                                                          const Registry& registry) {
   const std::filesystem::path file = arguments.file;
@@ -26,7 +26,7 @@ std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& argume
     return {file, evaluate_whole_model(file, arguments.target, arguments.sets, registry, nullptr,
                                        arguments.out, predictions)};
   }
-  // Of a config file, --out is the folder of its run, as for the other verbs.
+  // For a config file, --out is the folder of its run, as for the other verbs.
   const bool is_run = std::filesystem::is_directory(file);
   Arguments rest = arguments;
   const std::filesystem::path outputs = is_run ? std::exchange(rest.out, "") : "";

@@ -15,7 +15,7 @@ namespace tanren::cli {
 
 namespace {
 
-// Ends quietly, as other filters do, when the reader of the text is gone.
+// Thrown when the reader of the text is gone. The verb then ends quietly, as other filters do.
 struct TextReaderIsGone {};
 
 void print_part(std::string_view part) {

@@ -1,7 +1,7 @@
-// A file descriptor that is written without waiting for its reader: text that the reader does not
-// take is kept here. So a paused pager or a stopped terminal cannot keep the launcher from handling
-// signals. The descriptor's flags are not changed, because other processes share them. One thread;
-// used by rank_output.
+// A file descriptor that is written without waiting for its reader. Text that the reader does not
+// take yet is kept here, so a paused pager or a stopped terminal cannot keep the launcher from
+// handling signals. The descriptor's flags are not changed, because other processes share them. One
+// thread; used by rank_output.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ class Outlet {
   bool pending() const { return !text_.empty(); }
   bool full() const { return text_.size() > kMost; }
   bool closed() const { return closed_; }  // the reader is gone
-  bool lost() const { return lost_; }      // text was dropped that a reader waits for
+  bool lost() const { return lost_; }      // text was dropped although the reader is still there
   // Whether the last byte added ends a line; true if none was added.
   bool at_line_start() const { return at_line_start_; }
 

@@ -22,11 +22,11 @@ constexpr int kStoppedByUser = 130;
 
 // A handler can only reach static storage.
 std::atomic<bool> stops_predicting{false};
-std::atomic<bool> hears_stops{false};    // predict_file looks at it
-std::atomic<bool> tells_of_stops{true};  // of several ranks, the first alone
+std::atomic<bool> hears_stops{false};    // predict_file checks stops_predicting
+std::atomic<bool> tells_of_stops{true};  // of several ranks, only rank 0 prints it
 Interrupts predict_interrupts;
 
-// Nothing is written yet that counts. Only async-signal-safe calls here.
+// Ends the process before the first row is written. Only async-signal-safe calls here.
 [[noreturn]] void end_before_rows() {
   constexpr std::string_view kNothing =
       "[predict] stopped by a signal before a row of this start; give the same command again\n";
@@ -54,7 +54,7 @@ void hear_predict_signals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-// Ends quietly, as other filters do, when the reader of the rows is gone.
+// Thrown when the reader of the rows is gone. The verb then ends quietly, as other filters do.
 struct ReaderIsGone {};
 
 void print_rows(std::string_view rows) {

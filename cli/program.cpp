@@ -28,7 +28,7 @@ namespace tanren::cli {
 namespace fs = std::filesystem;
 
 namespace {
-// An unknown flag is mostly meant as a key.
+// Suggests the nearest key, because an unknown flag is mostly meant as a key.
 std::string key_advice(const std::vector<std::string>& extras) {
   for (const auto& extra : extras) {
     if (extra.rfind("--", 0) == 0) return advice(extra.substr(2, extra.find('=') - 2), all_keys());
@@ -47,8 +47,8 @@ std::string shown(double value) { return short_text(value, 6); }
 
 namespace {
 
-// What began the run of `folder`, and when that start ended, is history in a fork of it: the
-// settings that leave it out.
+// The settings that remove from a fork how the run of `folder` began, and when that start was to
+// stop.
 std::vector<std::string> without_start(const fs::path& folder) {
   const RunConfig config = recorded_config(folder);
   std::vector<std::string> sets;
@@ -75,7 +75,7 @@ Named read_fork(const Arguments& arguments, const Registry& registry) {
   const fs::path from = arguments.file, out = arguments.out;
   Named named;
   named.folder = out;
-  if (!out.empty() && is_begun_fork(out, from)) {  // goes on without the other run
+  if (!out.empty() && is_begun_fork(out, from)) {  // resumes without the source run
     named.config = config_of_folder(out, arguments.sets, registry.known());
     named.began = out;
     return named;
@@ -159,7 +159,8 @@ std::optional<int> read_arguments(const std::vector<std::string>& words, Argumen
 
 namespace {
 
-// Prints the error being handled; with --verbose also its whole text, above all torch's stack.
+// Prints the line of the error being handled. With --verbose, also prints its whole text, such as
+// torch's stack.
 void tell(const std::string& line, const Arguments& arguments) {
   std::cerr << line << "\n";
   if (!arguments.verbose) return;
@@ -168,8 +169,8 @@ void tell(const std::string& line, const Arguments& arguments) {
   if (whole != line) std::cerr << (begins_alike ? whole.substr(line.size() + 1) : whole) << "\n";
 }
 
-// Whether text of this process did not reach standard output, though somebody is there to take it.
-// A pager that ended, a terminal that is gone and a stream that the user closed lose nothing.
+// Whether text of this process did not reach standard output although its reader is still there. A
+// pager that ended, a terminal that is gone and a stream that the user closed lose nothing.
 bool output_is_lost() {
   std::cout.flush();
   if (std::cout && std::ferror(stdout) == 0) return false;

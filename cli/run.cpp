@@ -35,8 +35,8 @@ constexpr int kStoppedCode = 130;
 
 // A run's progress, as far as signal handling depends on it.
 enum class Stage {
-  starting,  // its files are complete or absent, and no update was made; of several ranks: until
-             // data and model are prepared
+  starting,  // no update was made, and files are complete or absent; with several ranks, this
+             // stage ends when data and model are prepared
   waiting,   // for the other ranks
   running,   // checks stop_requested
   finished,  // only its weights are still to be written
@@ -47,17 +47,18 @@ std::atomic<bool> stop_requested{false};
 std::atomic<Stage> stage{Stage::starting};
 Interrupts interrupts;
 
-// Only one process of a run prints what all of them do.
+// Rank 0 alone prints what all ranks do.
 std::atomic<bool> tells_of_signals{true};
 
-// The interrupted code may read errno.
+// Writes to stderr and keeps errno, because the interrupted code may read it.
 void tell(std::string_view text) {
   const int before = errno;
   [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, text.data(), text.size());
   errno = before;
 }
 
-// Nothing can be saved yet, and stop_requested is not checked. Only async-signal-safe calls here.
+// Ends the process while nothing can be saved and stop_requested is not checked. Only
+// async-signal-safe calls here.
 [[noreturn]] void end_at_once() {
   constexpr std::string_view kWaiting =
       "[run] stopped by a signal while it waited for the other ranks; nothing has begun\n";
@@ -107,7 +108,7 @@ std::string weights_text(const Exported& exported, const Summary& summary) {
   return "weights: " + exported.file.string() + " (" + text + ")";
 }
 
-// The command that starts the run again as it was started.
+// The program, or the launch command, by which the same run can be started again.
 std::string command(const Plan& plan, const std::string& program) {
   const ParallelPlan& parallel = plan.parallel;
   if (parallel.launcher != "tanren launch" || parallel.local_ranks < parallel.world_size) {
@@ -116,7 +117,7 @@ std::string command(const Plan& plan, const std::string& program) {
   return fmt::format("{} launch -n {}", program, parallel.world_size);
 }
 
-// The fork that was meant, as a part of a refusal; empty if it would be refused, too.
+// The part of a refusal that suggests a fork instead; empty if the fork would be refused, too.
 std::string way_to_fork(const Named& named, const Arguments& arguments) {
   const auto checkpoint = latest_checkpoint(named.began / "checkpoints");
   if (!checkpoint) return "";
@@ -125,8 +126,8 @@ std::string way_to_fork(const Named& named, const Arguments& arguments) {
   return ", or fork it there: " + fork_command(named.began, named.folder, arguments.sets);
 }
 
-// A run resumes in its own folder only: in another one it would be a new run, without the old
-// state. A fork needs a place of its own.
+// ConfigError if the run would not be in a permitted folder. A run resumes only in its own folder:
+// in another one it would be a new run, without the old state. A fork needs its own folder.
 void check_place_of(const Named& named, const Arguments& arguments) {
   if (arguments.fork) {
     check_fork_folder(named.config, named.folder);
@@ -157,7 +158,7 @@ void check_place_of(const Named& named, const Arguments& arguments) {
                   shell_word("model.init_from=" + run)));
 }
 
-// What a fork takes: the plan's lines on it.
+// The plan's lines on what a fork takes.
 std::string fork_text(const Plan& plan) {
   std::string text;
   for (const PlanLine& line : plan.lines) {

@@ -28,11 +28,11 @@ void add_best(RunFolderState& state) {
     const CheckpointOptions ranked = recorded_config(state.folder).checkpoint;
     const bool is_lower = lower_is_better(ranked.metric, ranked.mode).value_or(true);
     const auto best = best_evaluation(state.folder / "log.jsonl", ranked.metric, is_lower);
-    if (!best) return;  // the summary may know one
+    if (!best) return;  // the one from the summary stays
     state.best = best;
     state.best_metric = ranked.metric;
-  } catch (const std::exception& error) {          // of a damaged folder; the others are shown
-    if (state.stage == RunStage::running) return;  // it has read a whole one
+  } catch (const std::exception& error) {          // one damaged folder must not hide the others
+    if (state.stage == RunStage::running) return;  // the process itself has read a whole config
     state.stage = RunStage::damaged;
     state.remark = error.what();
   }

@@ -1,8 +1,8 @@
 // Signals that ask a run to stop. The first SIGINT, SIGTERM or SIGHUP asks it to save and stop.
-// Later ones count as repetitions, because many senders signal twice: `timeout` to its child and to
-// the group, a batch system to all processes of a job, a shell whose terminal is closed. Only a
-// second SIGINT, from a person who does not want to wait, ends the run at once. Used by run.cpp,
-// launch.cpp and the sweep.
+// Later ones count as repetitions, because many senders signal twice: `timeout` signals its child
+// and the group, a batch system signals all processes of a job, a shell does so when its terminal
+// closes. Only a second SIGINT, from a person who does not want to wait, ends the run at once. Used
+// by run.cpp, launch.cpp and the sweep.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class Interrupts {
   }
 
  private:
-  std::atomic<int64_t> first_{0};  // of the clock; 0: no SIGINT yet
+  std::atomic<int64_t> first_{0};  // clock ticks of the first SIGINT; 0: none yet
 };
 
 // Whether SIGHUP is ignored, as under nohup. The caller leaves it ignored.

@@ -15,7 +15,7 @@ namespace tanren::cli {
 
 namespace {
 
-// For the table, where most counts are zero.
+// A count in the table. Zero is "-", because most counts are zero.
 std::string cell_text(int64_t count) { return count == 0 ? "-" : count_text(count); }
 
 std::string shape_text(const std::vector<int64_t>& shape) {

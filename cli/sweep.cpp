@@ -52,7 +52,7 @@ int say_end(const SweepPlace& place, const Study& study, const Arguments& argume
   }
   const TrialRecord* best = study.best();
   if (best == nullptr) {
-    if (is_external && !study.is_done()) return 0;  // another program goes on with it
+    if (is_external && !study.is_done()) return 0;  // another program continues the study
     throw RunError("[sweep] no trial came to a value; " +
                    (place.folder / "leaderboard.txt").string() + " says why each ended");
   }
@@ -82,7 +82,7 @@ int sweep(const Arguments& arguments, const Registry& registry) {
     steps = *planned;
   }
   StudyOptions options = study_options_of(place.config, steps);
-  const Study refuses(space_of(place.config), options);  // before anything is written
+  const Study refuses(space_of(place.config), options);  // checks the options before any write
   options.journal = place.journal();
   make_folder(place.folder);
   Study study(space_of(place.config), options);

@@ -8,7 +8,7 @@ namespace tanren::cli {
 
 inline bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 
-// Of the terminal of stdout; 24 rows of 100 columns if it does not say.
+// The size of the terminal of stdout; 24 rows of 100 columns if it is unknown.
 inline winsize terminal_size() {
   winsize size{};
   const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;

@@ -1,5 +1,5 @@
-// Training as the verb run does it: with its signals and what it prints. Called by the verb, and by
-// trials of a sweep in a process of their own.
+// Trains as the verb run does, with its signal handling and its output. Called by the verb, and by
+// trials of a sweep in their own processes.
 #pragma once
 
 #include "cli/verbs.h"
@@ -8,8 +8,9 @@
 
 namespace tanren::cli {
 
-// Hears the signals first, then asks for the run, and trains it. `begun`: called before the first
-// step, once all that the run needs is there. Returns the exit code; errors as tanren::run.
+// Installs the signal handlers, then calls `named` for the run and trains it. `begun` is called
+// before the first step, once all that the run needs is there. Returns the exit code. Errors as
+// tanren::run.
 int train(const Arguments& arguments, const Registry& registry, const std::function<Named()>& named,
           const std::function<void()>& begun = {});
 

@@ -29,13 +29,13 @@ struct Arguments {
   std::string out;                // --out: folder of the run, or of the report
   std::string target;             // convert: file to write; eval, quantize: data; predict: source
   std::vector<std::string> renames;   // convert: old=new
-  std::string dtype;                  // convert: of floating tensors
+  std::string dtype;                  // convert: target type of floating tensors
   std::string tokenizer;              // convert: file or folder, for a text
   bool optimizer = false;             // convert: a checkpoint with its optimizer, for torch
   bool list = false;                  // convert: print what the file holds
   bool fork = false;                  // run, plan: a new run from the named one's checkpoint
   std::optional<std::string> prompt;  // generate
-  std::string predictions;            // eval: file of a row a sample
+  std::string predictions;            // eval: file to write, one row per sample
   bool force = false;                 // eval, predict, quantize: replace files that are there
   bool once = false;                  // monitor: one look, then end
   std::string interval;               // monitor: seconds; empty: its default
@@ -46,8 +46,8 @@ struct Arguments {
   bool json = false;
 };
 
-// Parses the words after the program's name. If they are refused, or answered at once like --help,
-// prints that and returns the exit code.
+// Parses the words after the program's name. If they are refused or answered at once (like --help),
+// prints the answer and returns the exit code.
 std::optional<int> read_arguments(const std::vector<std::string>& words, Arguments& arguments);
 
 // This process's rank among those that a launcher started; rank 0 prints.
@@ -56,13 +56,13 @@ int64_t rank_of_process();
 // A measured value for people, with six digits; --json has all digits.
 std::string shown(double value);
 
-// The config that `arguments` name (a TOML file, or a run folder's config.toml), and its run's
-// folder. With --fork that of the named run or step folder, as a fork of it.
+// The config that `arguments` name (a TOML file, or a run folder's config.toml), and the folder of
+// its run. With --fork, the config of the named run or step folder, as a fork of it.
 struct Named {
   RunConfig config;
   std::filesystem::path folder;
-  // The run folder that was named, or that the fork is to be made in if it exists; empty for a
-  // config file.
+  // The run folder that was named, or the existing folder in which the fork is to be made; empty
+  // for a config file.
   std::filesystem::path began;
 };
 Named read_named(const Arguments& arguments, const Registry& registry);

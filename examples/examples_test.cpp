@@ -46,7 +46,7 @@ TEST_F(Examples, quantize_writes_a_smaller_model_that_is_evaluated) {
   const auto trained = go(kTanren + " run " + (folder / "run.toml").string() +
                           ci_options(folder / "ci.toml") + " --quiet --out run");
   ASSERT_EQ(trained.code, 0) << trained.output;
-  // The report is one of times, too: the tolerance is wide, so that a scheme is written.
+  // quantize also compares times. The tolerance is wide, so that some scheme is written.
   const auto quantised = go(kTanren + " quantize run --set quantize.tolerance=5");
   ASSERT_EQ(quantised.code, 0) << quantised.output;
   const auto json =
@@ -206,7 +206,7 @@ TEST_F(Examples, table_learns_names_from_columns_of_any_unit_and_predicts_them) 
   EXPECT_NEAR(static_cast<double>(right) / all, summary["evaluate.accuracy"].get<double>(), 1e-9);
 }
 
-// As TorchScript: its package is for one kind of processor, and a compiler of C++ makes it.
+// Uses TorchScript, because a package needs a C++ compiler and is for one kind of processor.
 TEST_F(Examples, python_model_trains_without_python_and_goes_back_to_it) {
   fs::copy_file(kExamples / "python_model/net.pt", temporary_.path() / "net.pt");
   const auto summary = trained(kTanren, "python_model/run.toml");
@@ -308,7 +308,7 @@ TEST_F(Examples, text_classify_leaves_a_whole_model_that_needs_no_config) {
   for (const char* key : {"evaluate.loss", "evaluate.accuracy", "evaluate.f1_macro"}) {
     EXPECT_EQ(json[key], summary[key]) << key;
   }
-  // The program of examples/predict says what the verb says.
+  // The program of examples/predict prints the same classes as the verb.
   temporary_.file("lines", "License\na copy of the Program either verbatim or modified\n");
   const auto said = go(TANREN_BUILD_DIR "/predict_lines elsewhere/model.safetensors < lines");
   ASSERT_EQ(said.code, 0) << said.output;

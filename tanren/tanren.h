@@ -1,6 +1,7 @@
-// The public API, for programs that use many parts; a program that uses few includes only those
-// headers. All that is not listed here is internal and may change with any version. Listed in the
-// order data flows; each header describes its threading and its errors. No torch/torch.h inside.
+// The public API in one header, for programs that use many parts; a program that uses few includes
+// only those headers. Every header that is not listed here is internal and may change with any
+// version. The list follows the flow of data. Each header describes its threading and its errors.
+// None includes torch/torch.h.
 #pragma once
 
 #include "tanren/base/batch.h"

@@ -122,7 +122,8 @@ std::optional<std::set<std::string>> seen_from(const std::string& room) {
   return std::nullopt;
 }
 
-// Whether a file of room `from`, which may include `seen`, may include `path` of room `to`.
+// Whether a file of room `from` may include `path` of room `to`. `from` may include the rooms
+// `seen`.
 bool may_include(const std::string& from, const std::set<std::string>& seen, const std::string& to,
                  const std::string& path) {
   if (from == to || seen.count(to) > 0) return true;
@@ -186,7 +187,8 @@ void check_text(const Tree& tree, const std::string& path, std::vector<std::stri
       std::find(lines.begin(), lines.end(), "#pragma once") == lines.end()) {
     problems.push_back(path + " has no #pragma once");
   }
-  // A device is what Registry::accelerators names; the simulated one is a matter of the tests.
+  // The library knows only the devices that Registry::accelerators names. Only tests name the
+  // simulated device.
   for (const auto& line : lines) {
     if (line.find("PrivateUse1") == std::string::npos) continue;
     problems.push_back(path + " names the simulated accelerator's key: " + line);

@@ -51,8 +51,8 @@ std::string squeezed(const std::string& text) {
   return std::regex_replace(text, spaces, " ");
 }
 
-// A README line as the test runs it. Training is shortened by the ci.toml of its example or of
-// digits, which replaces the length in the line.
+// A README line as the test runs it. Training is shortened by the ci.toml of its example, or by
+// that of digits. It replaces the length given in the line.
 std::string shortened(const std::string& line) {
   static const std::regex training(R"(^\S*( launch -n \d+)? run (\S+\.toml)\b)");
   static const std::regex length(R"( --set run\.(epochs|steps)=\d+)");
@@ -80,7 +80,7 @@ class Checkout {
     fs::create_directory_symlink(TANREN_BUILD_DIR, folder_.path() / "build/release");
     fs::create_directory(folder_.path() / "bin");
     const std::string forks = forked_tanren("tanren");
-    if (forks == "tanren") return;  // no forks: that of build/release
+    if (forks == "tanren") return;  // no forks: uses the program of build/release
     const fs::path program = folder_.file("bin/tanren", "#!/bin/sh\nexec " + forks + " \"$@\"\n");
     fs::permissions(program, fs::perms::owner_all);
   }

@@ -19,8 +19,9 @@ namespace tanren::bench {
 
 class PeerProcess {
  public:
-  // Starts a program and waits until it prints "ready". Throws what else it prints first. A line
-  // that takes longer than `patience` (0: any time is granted) kills the program, and throws.
+  // Starts a program and waits until it prints "ready". If it prints something else first, throws
+  // with that text. `patience` is the timeout for each line (0: none). After the timeout, kills the
+  // program and throws.
   explicit PeerProcess(const std::vector<std::string>& command, std::chrono::seconds patience = {})
       : patience_(patience) {
     int to[2], from[2];

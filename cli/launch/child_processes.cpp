@@ -35,7 +35,7 @@ void open_standard_descriptors() {
   if (descriptor > STDERR_FILENO) ::close(descriptor);
 }
 
-// As exec does.
+// Closes the descriptors that exec would close.
 void close_marked_descriptors() {
   std::vector<int> marked;
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
@@ -143,8 +143,8 @@ void ChildProcesses::start_guard() {
   guard_pipe_ = ends[1];
 }
 
-// The pipe reports the groups that have begun (their numbers) and ended (the numbers below 0). When
-// it closes because the owner ended, however that happened, the guard kills those that are left.
+// Reads from `pipe` the number of each group that starts, and the negated number of each group that
+// ends. The pipe closes when the owner ends, in whatever way. Then kills the groups that are left.
 // Only async-signal-safe calls are allowed after the fork.
 void ChildProcesses::guard(int pipe, const char* name) {
   sigset_t all;
@@ -175,6 +175,7 @@ void ChildProcesses::guard(int pipe, const char* name) {
 
 // If the guard was killed, the children still die with this process.
 void ChildProcesses::tell_guard(pid_t group) const {
+  if (guard_ <= 0) return;  // none is wanted, or it has ended: nobody reads the pipe
   [[maybe_unused]] const ssize_t ignored = ::write(guard_pipe_, &group, sizeof group);
 }
 
@@ -227,14 +228,15 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   if (pid > 0) {
     ::setpgid(pid, pid);  // parent and child both call this, in either order
     children_.push_back({pid});
-    if (guard_ > 0) tell_guard(pid);
-    // Closed by a successful exec, or by the child that runs in place.
+    tell_guard(pid);
+    // The read ends when the other end is closed, by a successful exec or by the child that runs in
+    // place.
     [[maybe_unused]] const ssize_t ignored = ::read(errors[0], &error, sizeof error);
   }
   ::close(errors[0]);
   if (pid < 0) throw RunError(fail(error) + "; " + speaker_.advice);
   if (error != 0) {  // the child never became the program, and does not count
-    if (guard_ > 0) tell_guard(-pid);
+    tell_guard(-pid);
     while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
     }
     children_.pop_back();

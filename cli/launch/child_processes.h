@@ -1,8 +1,8 @@
-// The processes that a verb starts (ranks, trials), and the signals that it gets meanwhile. Each
-// child leads its own process group: a terminal's Ctrl-C reaches only this process, and processes
-// started by a child end with it. No child outlives this process, however it ends: the kernel kills
-// the children (PR_SET_PDEATHSIG), a guard process kills the rest of their groups. One object at a
-// time, on the main thread; used by launch.cpp and the sweep.
+// The processes that a verb starts (ranks, trials), and the signals that the verb receives while
+// they run. Each child leads its own process group: a terminal's Ctrl-C reaches only this process,
+// and processes started by a child end with it. No child outlives this process, however it ends:
+// the kernel kills the children (PR_SET_PDEATHSIG), and a guard process kills the rest of their
+// groups. One object at a time, on the main thread; used by launch.cpp and the sweep.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,8 @@ namespace tanren::cli {
 
 constexpr int kMostChildren = 1024;  // at a time
 
-// Who starts the children: errors begin with [name], and the guard's process is called NAME-guard.
+// The verb that starts the children. Errors begin with [name], and the guard process is called
+// NAME-guard.
 struct Speaker {
   std::string name;
   std::string advice;  // of the error that no process can be created: "start fewer ranks"
@@ -31,9 +32,9 @@ struct ChildStart {
   std::vector<std::string> environment;  // NAME=value, nothing else is passed on
   int out = -1;                          // becomes its stdout; -1: shares this process's stdout
   int err = -1;                          // becomes its stderr
-  // If set, called in the child instead of running `program`, as long as this process has one
-  // thread: libraries that it has loaded are then available at once, and shared. Takes `arguments`,
-  // returns the exit code.
+  // If set, the child calls this function instead of running `program`, provided that this process
+  // has one thread. The child then shares the libraries that this process has already loaded. Takes
+  // `arguments`, returns the exit code.
   std::function<int(const std::vector<std::string>&)> in_place = {};
 };
 
@@ -44,8 +45,8 @@ struct ChildEnd {
   int code = 0;
   int signal = 0;          // 0: none
   double cpu_seconds = 0;  // processor time, of the program and of the kernel for it
-  // The most memory that one of these processes had resident. A child begins as a copy of this
-  // process, whose pages count.
+  // The peak resident memory of the largest of these processes. A child begins as a copy of this
+  // process, so this process's pages count.
   int64_t peak_bytes = 0;
 };
 
@@ -73,8 +74,8 @@ class ChildProcesses {
 
   // The children that ended since the last call. Other members of their groups may still run.
   std::vector<ChildEnd> collect();
-  // Sends `signal` to every group that has processes left, or to that of one child, which is named
-  // as in ChildEnd.
+  // Sends `signal` to every group that has processes left, or to the group of the one `child`
+  // (numbered as ChildEnd::child).
   void send(int signal);
   void send(size_t child, int signal);
   // Whether any child, or any process of its group, is left (as of the last collect).
@@ -104,10 +105,11 @@ class ChildProcesses {
   int guard_pipe_ = -1;
 };
 
-// Whether a child that is a fork of this process may call anything.
+// Whether this process has one thread. If so, its forked child may call any function.
 bool has_one_thread();
 
-// The words as C's functions expect them, with a null pointer behind them.
+// Pointers to the words, which must outlive them, and a null pointer at the end, as C functions
+// expect.
 std::vector<char*> pointers_to(const std::vector<std::string>& words);
 
 // "signal 9 (Killed)"

@@ -27,9 +27,10 @@ namespace {
 
 using Clock = RankOutput::Clock;
 
-// After the first failure: the other ranks notice it on their own, and end with their own messages.
+// Time between the first failure and SIGTERM, in which the other ranks notice the failure and end
+// with their own messages.
 constexpr std::chrono::seconds kGrace{2};
-// After SIGTERM.
+// Time between SIGTERM and SIGKILL.
 constexpr std::chrono::seconds kTermGrace{3};
 
 constexpr int kRefused = 2;    // exit code of bad input
@@ -72,18 +73,18 @@ class LaunchedRanks {
   ChildProcesses processes_{{.name = "launch", .advice = "start fewer ranks"}};
   std::vector<pid_t> pids_;
   Stage stage_ = Stage::running;
-  Clock::time_point until_ = Clock::time_point::max();  // of the stage
-  int forwarded_ = 0;                                   // the signal sent to all, once
+  Clock::time_point until_ = Clock::time_point::max();  // when the stage ends
+  int forwarded_ = 0;                                   // signal passed on to all ranks; 0: none
   Interrupts interrupts_;
   std::vector<int> sent_;          // signals sent to the ranks from here
   std::vector<Failure> failures_;  // in the order of their ends
-  bool folding_ = true;            // until two failed ranks differ: their last lines are held
+  bool folding_ = true;            // the failed ranks printed the same so far: holds lines
   bool resumable_ = false;
   size_t num_told_ = 0;  // ranks ended by a signal from here
 };
 
-// A rank that runs a verb is this very program: libtorch, whose loading is most of a start, is
-// already loaded.
+// A rank that runs a verb runs this same program. libtorch, whose loading takes most of a start, is
+// then already loaded.
 auto as_this_program(const Registry& registry) {
   return [&registry](const std::vector<std::string>& words) {
     return main(static_cast<int>(words.size()), pointers_to(words).data(), registry);
@@ -117,7 +118,7 @@ int LaunchedRanks::watch() {
   output_.take_rest();
   const int code = report();
   output_.write_rest(processes_.signals());
-  if (output_.is_lost()) std::cout.setstate(std::ios::badbit);  // main tells it, and ends with 1
+  if (output_.is_lost()) std::cout.setstate(std::ios::badbit);  // main reports it and ends with 1
   return code;
 }
 
@@ -142,14 +143,15 @@ void LaunchedRanks::handle(int signal) {
   processes_.send(forwarded_);
 }
 
-// Ctrl-Z stops only the launcher, and fg resumes only the launcher; passes both on.
+// Ctrl-Z and fg reach only the launcher, so it passes both on to the ranks.
 void LaunchedRanks::pause() {
   processes_.send(SIGSTOP);
   ::raise(SIGSTOP);
   processes_.send(SIGCONT);
 }
 
-// Whether a signal from here ended it, or it has the exit code that a shell makes of that signal.
+// Whether a signal from here ended the rank, or the rank has the exit code by which a shell reports
+// that signal (128 + signal).
 bool LaunchedRanks::ended_as_told(const ChildEnd& end) const {
   return std::any_of(sent_.begin(), sent_.end(), [&](int signal) {
     return end.signal == signal || (end.code == 128 + signal && end.code != kStopped);
@@ -187,7 +189,8 @@ void LaunchedRanks::next_stage(Clock::time_point now) {
   }
 }
 
-// Sends no second signal to ranks that were asked already: programs may take it as the last one.
+// Sends no second signal to ranks that were already asked to end, because programs may end at once
+// on a second one.
 void LaunchedRanks::ask_to_end(Clock::time_point now) {
   if (forwarded_ == 0) {
     sent_.push_back(SIGTERM);
@@ -209,13 +212,15 @@ void LaunchedRanks::stop_folding() {
   output_.release_held();
 }
 
-// What a rank said, without what it waited for itself if it is a single line of [comm].
+// The text of a rank. A single [comm] line loses its part on what that rank waited for, because
+// this part differs between ranks.
 std::string common_part(const std::string& said) {
   if (said.rfind("[comm] ", 0) != 0 || said.find('\n') + 1 != said.size()) return said;
   return without_waits(said.substr(0, said.size() - 1)) + "\n";
 }
 
-// Whether `said` is the message of a rank that was told `cause`: "[comm] rank 0: <cause>".
+// Whether `said` is the message of a rank that received `cause` from another rank: "[comm] rank 0:
+// <cause>".
 bool is_echo(const std::string& said, const std::string& cause) {
   const std::string told = common_part(said);
   return told.rfind("[comm] rank ", 0) == 0 && told.size() > cause.size() &&
@@ -233,13 +238,15 @@ bool LaunchedRanks::say_one_thing(const ChildEnd& one, const ChildEnd& other) co
          (other.code == kRefused && is_echo(said, other_said));
 }
 
-// Then it is printed once, as by one process. A single rank of several machines keeps its label.
+// Whether all ranks printed the same. Their text is then printed once, without labels, as by one
+// process. A single rank of several machines keeps its label.
 bool LaunchedRanks::all_said_one_thing() const {
   if (!folding_ || failures_.size() != pids_.size()) return false;
   if (pids_.size() == 1 && options_.nodes > 1) return false;
   const std::string said = output_.held(failures_.front().end.child);
   if (said.empty()) return false;
-  // What each waited for is left out beside the cause alone.
+  // Texts that differ in what each rank waited for count as the same only if a rank refused its
+  // input: that rank's text, the cause, is then the one printed.
   return std::any_of(failures_.begin(), failures_.end(),
                      [](const Failure& failure) { return failure.end.code == kRefused; }) ||
          std::all_of(failures_.begin(), failures_.end(), [&](const Failure& failure) {
@@ -247,10 +254,10 @@ bool LaunchedRanks::all_said_one_thing() const {
          });
 }
 
-// Ranks that fail because they lost another rank print a line that begins with "[comm]". These
-// echoes may end before the rank that they lost. So the cause is the first to end among those that
-// a signal killed or whose last error line is of another kind. If there is none, the lost rank is
-// on another machine, or never came, and the first echo is reported.
+// The failure to report. Ranks that fail because they lost another rank print a line that begins
+// with "[comm]". They may end before the rank that they lost. So the cause is the first failure by
+// a signal or with a last error line of another kind. If there is none, the lost rank is on another
+// machine, or never connected, and the first failure is reported.
 const LaunchedRanks::Failure& LaunchedRanks::cause() const {
   const auto found = std::find_if(failures_.begin(), failures_.end(), [](const Failure& failure) {
     return failure.end.signal != 0 || failure.last_line.rfind("[comm]", 0) != 0;

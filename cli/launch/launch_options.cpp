@@ -28,7 +28,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Above the ports that the system gives to clients, so that no client takes it before rank 0 does.
+// Ports above those that the system gives to clients, so that no client takes the port before rank
+// 0 does.
 constexpr int kFirstFreePort = 61000, kNumFreePorts = 4000;
 constexpr int kLowestMasterPort = 1024, kHighestMasterPort = 65535;
 constexpr int kMostNodes = 1024;
@@ -85,7 +86,8 @@ void read_master(const std::string& master, LaunchOptions& options) {
   }
 }
 
-// srun and mpirun start ranks themselves; with --nodes they start one launcher a machine.
+// ConfigError if another launcher (torchrun, srun, mpirun) already starts the ranks. With --nodes,
+// srun and mpirun may start one `tanren launch` per machine.
 void refuse_nesting(int nodes) {
   const auto environment = process_environment();
   const World world = world_of([&](const char* name) -> std::optional<std::string> {

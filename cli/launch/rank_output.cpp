@@ -21,7 +21,8 @@ namespace {
 constexpr size_t kLongestLine = size_t{64} << 10;
 constexpr size_t kMostHeld = 1000;  // lines
 constexpr int kPiecesOfPipe = 17;   // reads that empty the largest pipe
-// Long enough for a process to end after its last line, while it unloads its libraries.
+// How long a line is held: enough for a process to end after its last line, while it unloads its
+// libraries.
 constexpr std::chrono::seconds kHeldFor{2};
 
 bool same_file(int one, int other) {
@@ -96,7 +97,8 @@ RankOutput::Ends RankOutput::open(int rank) {
   return ends;
 }
 
-// While the reader of our output takes nothing, ranks wait, as they would without launch.
+// False while the reader of our output takes nothing: the ranks then wait, as they would without
+// launch.
 bool RankOutput::may_read(const Stream& stream) {
   return stream.descriptor >= 0 && !(passes_as_is(stream) ? out_ : for_stderr()).full();
 }

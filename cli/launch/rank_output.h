@@ -1,8 +1,9 @@
-// The output of the ranks of `tanren launch`, as whole lines. Rank 0's stdout goes to stdout byte
-// by byte, as that of one process. All other output goes to stderr, each line after "[rank 1] ". So
-// stdout is the same as without launch, and in one merged file (2>&1) no line is cut by another. A
-// line of a rank's stderr is held for two seconds, unless the rank prints more on stdout: if all
-// ranks refuse the same input, launch can print it once. One thread; used by launch.cpp.
+// The output of the ranks of `tanren launch`, as whole lines. Rank 0's stdout goes to stdout
+// unchanged, as that of one process. All other output goes to stderr, each line after "[rank 1] ".
+// So stdout is the same as without launch, and in one merged file (2>&1) no line is cut by another.
+// A line of a rank's stderr is held for two seconds, unless the rank prints more on stdout. If all
+// ranks refuse the same input, launch can then print the refusal once. One thread; used by
+// launch.cpp.
 #pragma once
 
 #include "tanren/base/text.h"
@@ -16,8 +17,8 @@
 
 namespace tanren::cli {
 
-// Splits a stream into lines as a terminal would show them: of a line redrawn after a carriage
-// return only the last state. An unfinished line is kept until its end arrives.
+// Splits a stream into lines as a terminal would show them: a line that is redrawn after a carriage
+// return has only its last state. An unfinished line is kept until its end arrives.
 class LineSplitter {
  public:
   // The lines that `text` completes, without their ends. A line of more than 64 KiB comes in parts.
@@ -53,9 +54,9 @@ class RankOutput {
   // the available output on.
   void wait(int other, Clock::time_point until);
 
-  // Below, `child` is an index in the order of `open`. Call this when the child ended: reads the
-  // rest of its pipes and completes unfinished lines. Its held lines stay held until they are
-  // released.
+  // In this and the functions below, `child` is an index in the order of `open`. Call this when the
+  // child ended: it reads the rest of the child's pipes and completes unfinished lines. Held lines
+  // of the child stay held until they are released.
   void child_ended(size_t child);
   // The child's held lines, each with its line end.
   std::string held(size_t child) const;
@@ -83,7 +84,7 @@ class RankOutput {
     size_t child = 0;
     bool is_err = false;
     int descriptor = -1;  // -1: ended
-    std::string begun;    // of rank 0's stdout: after the last line end
+    std::string begun;    // rank 0's stdout after its last line end
     LineSplitter splitter;
   };
   struct Held {

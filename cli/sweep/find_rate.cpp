@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFindSet = "sweep.find=";
 constexpr int kFindStoppedCode = 130;
 
-// Only async-signal-safe calls here. Each file is whole or absent.
+// Only async-signal-safe calls here. Ending at once is safe, because each file is whole or absent.
 void on_find_signal(int) {
   constexpr std::string_view kStopped =
       "[sweep] stopped by a signal; give the same command again\n";
@@ -76,7 +76,8 @@ FindStart find_start(const Arguments& arguments, const Registry& registry) {
   return start;
 }
 
-// Where the report will be; it is not made yet.
+// The folder of the report, which is not created here. ConfigError if it would lie in a run's
+// folder.
 fs::path find_folder(const Arguments& arguments, const RunConfig& config) {
   const fs::path sweep =
       arguments.out.empty() ? fs::path("sweeps") / config.run.name : fs::path(arguments.out);
@@ -104,7 +105,8 @@ void check_one_objective(const Rehearsal& run) {
       objectives));
 }
 
-// An objective's own learning rate stands before the run's.
+// The config table that holds the learning rate. An objective's own rate takes precedence over the
+// run's.
 std::string table_of_rate(const RunConfig& config, const std::string& objective) {
   const std::string own = "objectives." + objective + ".optimizer";
   return config.asked.count(own + ".learning_rate") > 0 ? own : "optimizer";

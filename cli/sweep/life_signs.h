@@ -1,4 +1,4 @@
-// Whether a process that writes a log still does anything: it adds to the log or uses processor
+// Detects whether a process that writes a log still works: it adds to the log or uses processor
 // time. Used by sweep_runner.cpp.
 #pragma once
 
@@ -15,16 +15,16 @@ class LifeSigns {
   using Clock = std::chrono::steady_clock;
 
   LifeSigns(pid_t pid, std::filesystem::path log, Clock::time_point now);
-  // The time since the last sign, as of this look. A sign is a log line, or a hundredth of a
-  // processor since the last sign: a thread that only wakes now and then gives none.
+  // The time since the last sign of life. A sign is a longer log, or the use of more than 1% of a
+  // processor since the last sign. A thread that only wakes now and then gives no sign.
   Clock::duration silence(Clock::time_point now);
-  // The time until now does not count: the process was paused.
+  // Restarts the measurement after a pause of the process.
   void begin_anew(Clock::time_point now) { last_ = now; }
 
  private:
   pid_t pid_;
   std::filesystem::path log_;
-  Clock::time_point last_;   // sign
+  Clock::time_point last_;   // the last sign
   double cpu_seconds_ = 0;   // then
   uintmax_t log_bytes_ = 0;  // then
 };

@@ -34,7 +34,7 @@ std::string totals_text(const Study& study) {
 
 std::string live_text(const Study& study, const std::vector<LiveRun>& runs, int64_t rows,
                       int64_t columns) {
-  constexpr int64_t kOthers = 3;  // the head, those without room, the totals
+  constexpr int64_t kOthers = 3;  // the header, the count of runs without room, the totals
   const auto shown = std::min(std::ssize(runs), std::max<int64_t>(0, rows - kOthers));
   std::vector<LiveRow> table = {{"", "step", "loss", "values"}};
   for (int64_t i = 0; i < shown; ++i) table.push_back(row_of(runs[static_cast<size_t>(i)]));
@@ -60,7 +60,7 @@ std::string live_text(const Study& study, const std::vector<LiveRun>& runs, int6
   return text;
 }
 
-// Terminals fold lines that are longer than a width they have been given since.
+// A terminal that was made narrower folds lines into several rows.
 std::string LiveTable::to_top() const {
   if (widths_.empty()) return "\r";
   const int64_t columns = std::max<int64_t>(1, columns_());
@@ -77,7 +77,7 @@ void LiveTable::draw(const std::string& text, Clock::time_point now) {
     widths_.push_back(display_width(line));
     out.append(line) += "\x1b[K\n";
   }
-  out_ << out << "\x1b[J" << std::flush;  // the rest of a longer table before
+  out_ << out << "\x1b[J" << std::flush;  // clears the rest of a longer previous table
   drawn_at_ = now;
 }
 

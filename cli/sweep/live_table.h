@@ -1,5 +1,5 @@
-// The running trials of a sweep at the foot of a terminal, below the lines that it prints, redrawn
-// in place. Used by sweep_report.cpp.
+// A live table of a sweep's running trials at the bottom of a terminal, redrawn in place below the
+// lines that the sweep prints. Used by sweep_report.cpp.
 #pragma once
 
 #include "tanren/sweep/study.h"
@@ -23,9 +23,9 @@ struct LiveRun {
   int64_t until = 0;  // the step it trains to; 0: unknown
 };
 
-// A head, a line for each run with its step and loss as its log has them, and one with the counts
-// of outcomes and the best so far: at most `rows` lines, each of at most `columns` columns. Runs
-// without room are counted.
+// A header, a line for each run with the step and loss from its log, and a line with the counts of
+// outcomes and the best so far. At most `rows` lines, each of at most `columns` columns. If some
+// runs have no room, a line has their number.
 std::string live_text(const Study& study, const std::vector<LiveRun>& runs, int64_t rows,
                       int64_t columns);
 
@@ -33,15 +33,15 @@ class LiveTable {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // The terminal, which must outlive the table, and how wide it is now. The table is cleared when
-  // this object is destroyed.
+  // `out` is the terminal and must outlive the table; `columns` returns its current width. The
+  // table is cleared when this object is destroyed.
   LiveTable(std::ostream& out, std::function<int64_t()> columns)
       : out_(out), columns_(std::move(columns)) {}
   ~LiveTable() { clear(); }
   LiveTable(const LiveTable&) = delete;
   LiveTable& operator=(const LiveTable&) = delete;
 
-  // Often enough for eyes. Reading logs and drawing more often would take time from trials.
+  // Reading logs and drawing more often would take time from trials.
   static constexpr std::chrono::milliseconds kEvery{500};
   bool is_due(Clock::time_point now) const { return now - drawn_at_ >= kEvery; }
 

@@ -17,9 +17,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kTime = "time.json";
-constexpr uintmax_t kMostLogBytes = uintmax_t{256} << 20;  // a second's work
+constexpr uintmax_t kMostLogBytes = uintmax_t{256} << 20;  // about a second to read
 
-// A trial that was told its value reported all evaluations before it.
+// Whether all evaluations of the trial are in the journal: they are reported before its value.
 bool has_told_all(const TrialRecord& record) {
   const bool has_ended = record.state == TrialState::ended || record.state == TrialState::paused;
   return has_ended && record.value;
@@ -52,7 +52,7 @@ SweepTime read_time(const SweepPlace& place) {
             .cpu_seconds = json.at("cpu_seconds").get<double>()};
   } catch (const nlohmann::json::exception&) {
     return {};
-  } catch (const Error&) {  // a damaged time keeps no sweep from going on
+  } catch (const Error&) {  // a sweep continues despite a damaged time.json
     return {};
   }
 }

@@ -95,6 +95,10 @@ std::optional<int64_t> planned_steps_of(const SweepPlace& place, const Registry&
     throw RunError("[sweep] the plan of a trial was killed by " + signal_text(end->signal));
   }
   if (end->code == kPlanRefused) throw InputError(text);
+  if (text.empty()) {  // code of the user's model ended the process
+    throw RunError("[sweep] the process that plans a trial ended with code " +
+                   std::to_string(end->code) + " before the plan was made");
+  }
   if (end->code != 0) throw RunError(text);
   return std::stoll(text);
 }

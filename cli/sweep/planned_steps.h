@@ -1,5 +1,5 @@
-// The steps of a whole trial, where run.epochs says them: a fork opens the data and plans, since
-// the sweep's own process runs no tensor operation. Used by the verb sweep.
+// The steps of a whole trial if run.epochs sets them. A fork opens the data and plans, because the
+// sweep's own process runs no tensor operation. Used by the verb sweep.
 #pragma once
 
 #include "cli/sweep/sweep_place.h"
@@ -9,8 +9,8 @@
 
 namespace tanren::cli {
 
-// Empty: a signal came, and nothing was done. InputError or RunError with the line of what the fork
-// met.
+// Empty if a signal came; nothing was done then. InputError or RunError with the error line of the
+// fork.
 std::optional<int64_t> planned_steps_of(const SweepPlace& place, const Registry& registry);
 
 }  // namespace tanren::cli

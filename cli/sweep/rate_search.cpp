@@ -12,7 +12,7 @@ ObjectiveReport counted_update(Rehearsal& run) {
   constexpr int kMostSkips = 100;
   for (int skips = 0; skips < kMostSkips; ++skips) {
     const StepReport report = run.step();
-    if (report.objectives.empty()) continue;  // out of turn
+    if (report.objectives.empty()) continue;  // no objective had its turn in this step
     const ObjectiveReport& objective = report.objectives.front();
     if (objective.verdict.action != Action::skip) return objective;
   }

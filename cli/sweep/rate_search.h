@@ -16,8 +16,9 @@ struct RateSearch {
 };
 
 // Makes one update of a whole global batch with each of finder_rates(), until the losses or the
-// guard end it. A batch that the guard skips, as after an overflow of fp16, says nothing of its
-// rate: the next batch gets the rate. RunError if 100 in a row are skipped.
+// guard end the search. A batch that the guard skips, for example after an fp16 overflow, gives no
+// result for its rate, so the next batch gets the same rate. RunError if 100 batches in a row are
+// skipped.
 RateSearch search_rates(Rehearsal& run);
 
 }  // namespace tanren::cli

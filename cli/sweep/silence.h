@@ -1,5 +1,6 @@
-// While it lives, the library's log lines are dropped: reading a config says which keys have no
-// meaning beside others, and a sweep reads its config many times. Used by the verb sweep.
+// Drops the library's log lines while an object of this class exists. Reading a config logs which
+// keys have no effect beside others, and a sweep reads its config many times. Used by the verb
+// sweep.
 #pragma once
 
 #include "tanren/base/log.h"

@@ -57,7 +57,8 @@ void check_is_sweep(const Arguments& arguments, const RunConfig& config) {
   }
 }
 
-// Every change but those of [sweep], which the journal knows, and of what no result hangs on.
+// The changes that matter to a sweep's results. The changes of [sweep] are not among them, because
+// the journal has them.
 std::vector<std::string> changes_of(const RunConfig& before, const RunConfig& now) {
   std::vector<std::string> lines;
   const std::vector<KeyChange> defining = defining_changes(before, now);
@@ -92,8 +93,8 @@ void check_same(const fs::path& folder, const ConfigSource& source, const RunCon
       folder.string(), join(changes, "; ")));
 }
 
-// Also with what a finder found in it, or remains of a start that was killed before its source was
-// written.
+// Whether a new sweep may use the folder. It may hold a finder's results, or what is left of a
+// start that was killed before it wrote sweep.json.
 bool is_free(const fs::path& folder) {
   std::error_code none;
   if (!fs::exists(folder, none)) return true;
@@ -146,7 +147,7 @@ void check_trials(const SweepPlace& place, int64_t num_trials) {
     for (const auto& entry : fs::directory_iterator(parent, none)) {
       const std::string name = entry.path().filename().string();
       const std::string number = name.substr(0, name.find("-seed-"));
-      int64_t id = 0;  // that of the file is as good as of the first trial
+      int64_t id = 0;  // the file's own run (no trial) counts as the first trial
       const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
       const bool is_trial = error == std::errc() && end == number.data() + number.size();
       if ((!is_trial && number != "file") || id < num_trials) continue;

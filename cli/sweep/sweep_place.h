@@ -35,14 +35,14 @@ struct SweepPlace {
   std::filesystem::path confirming(const ConfirmingRun& run) const;
 };
 
-// The sweep that `arguments` name by a config file or a sweep's folder, checked as far as no
-// process is needed: every problem of every corner of its space, and whether its folder is free or
-// of the same sweep. Writes nothing. ConfigError or InputError.
+// The sweep that `arguments` name by a config file or a sweep's folder. Checks all that needs no
+// process: every problem of every corner of its space, and whether its folder is free or of the
+// same sweep. Writes nothing. ConfigError or InputError.
 SweepPlace read_sweep(const Arguments& arguments, const Registry& registry);
 
-// InputError if a folder of a trial, or of a run that confirms one, is there that the journal of
-// `num_trials` trials does not know: another journal was put in its place, whose trials would take
-// the results that lie there.
+// InputError if there is a folder of a trial, or of a run that confirms one, that the journal of
+// `num_trials` trials does not have. The journal was then replaced by another one, whose trials
+// would take the results in these folders.
 void check_trials(const SweepPlace& place, int64_t num_trials);
 
 // Writes sweep.json. RunError as write_file.

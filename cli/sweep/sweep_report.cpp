@@ -20,7 +20,8 @@ namespace {
 
 std::string trial_name(int64_t trial) { return fmt::format("trial {:04}", trial); }
 
-// Whole or not at all, as the next start of the run sees it: what a kill leaves has another name.
+// Removes a folder as a whole. If this is killed, the next start of the run sees the folder whole
+// or not at all, because the rest has another name.
 void remove_folder(const fs::path& folder) {
   const fs::path gone = folder.parent_path() / (".tmp-" + folder.filename().string() + "-unneeded");
   std::error_code none, error;
@@ -29,7 +30,7 @@ void remove_folder(const fs::path& folder) {
   fs::remove_all(error ? folder : gone, none);  // what cannot be removed stays
 }
 
-// All that a run could go on from or be evaluated with.
+// Removes all files from which a run could resume or be evaluated.
 void remove_state(const fs::path& folder) {
   std::error_code none;
   remove_folder(folder / "checkpoints");
@@ -111,7 +112,7 @@ bool SweepReport::is_kept(const TrialRecord& record) const {
 }
 
 void SweepReport::keep_files() {
-  // Another program's files are that program's, and may be links to runs elsewhere.
+  // The files of an external scheduler belong to that program, and may be links to runs elsewhere.
   const bool is_external = study_.options().scheduler == "external";
   int64_t num_best = 0;
   for (const TrialRecord* record : ranked(study_)) {

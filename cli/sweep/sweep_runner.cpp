@@ -26,10 +26,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// After SIGTERM, for a trial that shows no life.
+// Time between SIGTERM and SIGKILL for an unresponsive trial.
 constexpr std::chrono::seconds kMostGrace{10};
 
-// A process that was killed may hold its run folder a moment longer.
+// Waits for the lock of the folder, because a killed process may hold it a moment longer.
 void await_lock(const fs::path& folder) {
   constexpr int kTries = 500;
   const int lock = ::open((folder / "lock").c_str(), O_RDWR | O_CLOEXEC);
@@ -41,7 +41,7 @@ void await_lock(const fs::path& folder) {
   ::close(lock);
 }
 
-// Opens the folder's output.txt to add to it, and makes the folder.
+// Creates the folder and opens its output.txt for appending.
 int open_output(const fs::path& folder) {
   const fs::path file = folder / kRunOutput;
   std::error_code error;
@@ -98,7 +98,7 @@ SweepRunner::SweepRunner(const SweepPlace& place, Study& study, const Arguments&
 
 SweepRunner::Ending SweepRunner::run() {
   try {
-    if (!study_.records().empty()) report_.write_page();  // as a kill left the sweep
+    if (!study_.records().empty()) report_.write_page();  // shows what a killed start left
     loop();
     report_.keep_files();
     report_.write_files(/*at_last=*/true);
@@ -116,7 +116,7 @@ void SweepRunner::loop() {
     if (report_.wants_table()) show();
     wait();
     while (const auto signal = processes_.next_signal()) handle(*signal);
-    // Until none is left: ended() takes signals, too.
+    // Repeats until none is left, because ended() takes signals, too.
     for (auto ends = processes_.collect(); !ends.empty(); ends = processes_.collect()) {
       for (const ChildEnd& end : ends) ended(end);
     }
@@ -129,7 +129,7 @@ void SweepRunner::fill() {
   while (may_start()) {
     if (!next_) next_ = next_work();
     if (!next_) return;
-    await_lock(next_->folder);  // what it saves at last counts below
+    await_lock(next_->folder);  // is_there() below must see what it saves at its end
     if (is_there(next_->trial, next_->folder, study_.options().metric)) {
       const Work work = *std::exchange(next_, std::nullopt);
       tell_reached(work);
@@ -196,8 +196,8 @@ void SweepRunner::begin(const Work& work) {
   }
   const int64_t step = std::max<int64_t>({newest_step(folder), start.fork_step, 0});
   if (trial.alone) start.share.memory_limit.clear();
-  // A whole trial ends by itself. One that was killed at its goal, without the evaluation there,
-  // makes that up and ends.
+  // A trial of full length ends by itself, so it gets no stop_after. If it was killed at its goal
+  // before its last evaluation, it makes that evaluation and ends.
   const int64_t whole = study_.options().steps;
   if (trial.until > 0 && trial.until < whole) {
     start.stop_after = std::max<int64_t>(0, trial.until - step);
@@ -247,7 +247,7 @@ void SweepRunner::handle(int signal) {
   processes_.send(sent_);
 }
 
-// Ctrl-Z stops only this process, and fg resumes only this one; passes both on.
+// Ctrl-Z and fg reach only this process, so it passes both on to the trials.
 void SweepRunner::pause() {
   processes_.send(SIGSTOP);
   report_.clear_table();
@@ -263,8 +263,8 @@ void SweepRunner::look_for_life() {
       std::chrono::seconds(std::min(place_.config.sweep.timeout, kNever));
   const auto now = Clock::now();
   const Clock::duration since = now - std::exchange(looked_, now);
-  // Looks are a quarter of the time apart at most. If not, this process was paused, and perhaps
-  // the trials as well: a container, all processes of a job.
+  // Two checks are at most a quarter of the timeout apart. A longer gap means that this process was
+  // paused, and perhaps the trials as well: a container, or all processes of a job.
   const bool was_paused = since > timeout / 2;
   for (Running& one : running_) {
     if (was_paused) one.signs.begin_anew(now);
@@ -280,8 +280,8 @@ void SweepRunner::look_for_life() {
   }
 }
 
-// Who ends a whole job signals its processes in any order: a trial may have stopped before this
-// process hears of it.
+// Waits up to a second for a stop signal to this process. A sender that ends a whole job signals
+// its processes in any order, so a trial may stop first.
 void SweepRunner::hear_stop() {
   const auto until = Clock::now() + std::chrono::seconds(1);
   while (sent_ == 0 && Clock::now() < until) {
@@ -301,7 +301,7 @@ void SweepRunner::ended(const ChildEnd& end) {
   if (one.stage == Stage::running && was_asked_to_stop(end)) hear_stop();
   const bool is_by_signal = end.signal == SIGKILL || (end.signal != 0 && was_asked_to_stop(end));
   const bool is_told = sent_ != 0 && is_by_signal;
-  if (is_told && one.stage == Stage::running) return;  // it goes on with the sweep
+  if (is_told && one.stage == Stage::running) return;  // resumes when the sweep does
   tell(one, end);
 }
 
@@ -363,7 +363,8 @@ void SweepRunner::show() {
   report_.draw_table(runs);
 }
 
-// The journal knows them as running: they go on with the sweep.
+// Asks the trials to save and stop. In the journal they are still running, so they resume with the
+// sweep.
 void SweepRunner::stop_all() {
   constexpr std::chrono::seconds kToSave{60};
   processes_.send(SIGTERM);

@@ -1,6 +1,7 @@
-// The processes of a sweep: asks the study, starts a fork for each trial and at last for each
-// confirming run, watches them and tells the study how they ended. This process keeps one thread
-// and runs no tensor operation, so that each fork may do both. Used by the verb sweep.
+// Runs the processes of a sweep. Asks the study for trials, starts a fork for each trial and at the
+// end for each confirming run, watches the forks and reports to the study how they ended. This
+// process keeps one thread and runs no tensor operation, so that each fork may use threads and
+// tensors. Used by the verb sweep.
 #pragma once
 
 #include "tanren/sweep/confirmation.h"
@@ -21,7 +22,7 @@
 
 namespace tanren::cli {
 
-// What a trial gets in each place of those that run at a time. `cores`: of this machine.
+// The share of the machine for each of the trials that run at a time. `cores`: of this machine.
 std::vector<TrialShare> shares_of(const RunConfig& config, int64_t cores);
 
 class SweepRunner {
@@ -33,18 +34,19 @@ class SweepRunner {
               const Registry& registry);
 
   // Returns when nothing runs: the study is done, a signal came or a disk is full. RunError if the
-  // journal or a report cannot be written; the trials were then asked to save and have ended.
+  // journal or a report cannot be written. The trials are then asked to save, and have up to 60
+  // seconds before this throws; the destructor kills the rest.
   Ending run();
-  // Of a full disk: the trial's line.
+  // After Ending::no_disk: the error line of the trial.
   const std::string& reason() const { return no_disk_; }
   SweepReport& report() { return report_; }
 
  private:
   using Clock = LifeSigns::Clock;
-  enum class Stage { running, asked, killed };  // of a trial that shows no life
+  enum class Stage { running, asked, killed };  // of an unresponsive trial
 
   struct Work {
-    Trial trial;  // of a confirming run: its values, and whether it is alone
+    Trial trial;  // a confirming run has only values and `alone` here
     std::optional<ConfirmingRun> confirms;
     std::string name;
     std::filesystem::path folder;
@@ -52,11 +54,11 @@ class SweepRunner {
   struct Running {
     size_t child = 0;  // as in ChildEnd
     Work work;
-    size_t place = 0;         // its share
+    size_t place = 0;         // index in shares_
     int64_t said_before = 0;  // bytes of its output.txt when it began
     LifeSigns signs;
     Stage stage = Stage::running;
-    Clock::time_point until = {};  // of the stage
+    Clock::time_point until = {};  // when the stage ends
   };
 
   void loop();
@@ -90,10 +92,10 @@ class SweepRunner {
   size_t num_started_ = 0;
   std::vector<Running> running_;
   std::optional<Work> next_;         // waits until nothing else runs
-  std::map<int64_t, bool> is_file_;  // trials: whether their values are the file's own
+  std::map<int64_t, bool> is_file_;  // by trial: whether its values are the file's own
   Interrupts interrupts_;
   int sent_ = 0;                             // the signal that asked all trials to stop; 0: none
-  Clock::time_point looked_ = Clock::now();  // for life
+  Clock::time_point looked_ = Clock::now();  // time of the last look_for_life()
   std::string no_disk_;
 };
 

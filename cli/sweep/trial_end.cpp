@@ -65,7 +65,7 @@ TrialEnd end_of_trial(const ChildEnd& end, const fs::path& folder, int64_t said_
   if (end.signal == 0 && end.code == 0) return {.kind = TrialEnd::reached};
   const std::string line = last_output_line(folder, said_before);
   if (end.signal != 0) {
-    // What aborts says why before.
+    // A process prints the reason before it aborts.
     const std::string why = end.signal == SIGABRT ? after_colon(line) : "";
     return failed_with(TrialOutcome::crashed, signal_text(end.signal) + why);
   }

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The other trial's checkpoint is all that a fork begins with.
+// Makes the other trial's checkpoint the only source of a fork's initial state.
 void set_source(RunConfig& config, const fs::path& checkpoint) {
   config.model.init_from.clear();
   config.model.init_skip.clear();
@@ -58,8 +58,8 @@ RunConfig run_config_of(const SweepPlace& place, const TrialStart& start, const 
     set_source(config, steps / ("step-" + to_text(start.fork_step)));
   }
   if (sweep.scheduler == "pbt") {
-    // A trial may go on to the next exchange, and be stopped on the way, before another one has
-    // forked it at the last.
+    // A trial may continue to the next exchange, and be stopped before it, before another trial
+    // forks it at the last exchange. Its checkpoints since then must be kept.
     const int64_t interval = sweep.interval > 0 ? sweep.interval : config.evaluate.every;
     const int64_t every = config.checkpoint.every;
     const int64_t between = (every > 0 ? interval / every : 0) + 3;

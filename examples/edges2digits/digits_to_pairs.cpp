@@ -24,7 +24,8 @@ constexpr int kSmall = 8, kLarge = 64;
 using Digit = std::array<double, kSmall * kSmall>;    // ink in [0, 1]
 using Picture = std::array<double, kLarge * kLarge>;  // the same, enlarged
 
-// Between the small pixels by a smooth curve, and sharpened, so that strokes have a border.
+// Interpolates between the small pixels by a smooth curve, and sharpens, so that strokes have a
+// border.
 Picture enlarged(const Digit& digit) {
   Picture picture{};
   for (int row = 0; row < kLarge; ++row) {

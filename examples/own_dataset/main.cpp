@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-// Random number in [-1, 1) that depends only on the arguments. All random numbers of a dataset
-// must, or workers, resumed runs and retries would see other data.
+// Random number in [-1, 1) that depends only on the arguments. A dataset needs this, because
+// otherwise workers, resumed runs and retries would see other data.
 float uniform(uint64_t seed, uint64_t stream, int64_t index) {
   const uint64_t bits = tanren::random_bits(seed, stream, static_cast<uint64_t>(index));
   return static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-52 - 1);

@@ -1,5 +1,5 @@
 // A search of your own, without a config or a model: at which angle and speed does a ball fly
-// farthest if effort counts? Killed and started again, it goes on from its journal.
+// farthest if effort counts? If it is killed and started again, it resumes from its journal.
 //   own_search JOURNAL.jsonl
 
 #include "tanren/base/error.h"
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <iostream>
 
-// Metres to the landing, against the drag of the air, less what the throw takes beyond 100.
+// The distance in metres, with air drag, minus the effort of the throw beyond 100.
 static double distance_of(double degrees, double speed) {
   const double effort = 0.1 * speed * speed + 0.2 * degrees, angle = degrees * M_PI / 180;
   double x = 0, y = 1.8, along = speed * std::cos(angle), up = speed * std::sin(angle);

@@ -1,4 +1,4 @@
-// Says the class of each line of standard input, with a model of texts that tanren trained.
+// Prints the class of each line of standard input, with a model of texts that tanren trained.
 //   predict_lines MODEL.tanren.safetensors < LINES
 
 #include "tanren/base/error.h"

@@ -8,9 +8,9 @@
 
 namespace tanren {
 
-// Runs two steps to warm up, the second traced for its memory; then three for times and three for
-// operators; then, if it advises, variants of the run in turns with it (advice.h). Errors as
-// `tanren run` has them.
+// Runs two steps to warm up and traces the memory of the second. Then it runs three steps for times
+// and three for operators. If `advises`, it then runs variants in turns with the run itself
+// (advice.h). Throws the same errors as `tanren run`.
 Anatomy dissect(const RunConfig& config, const Registry& registry, bool advises = true);
 
 }  // namespace tanren

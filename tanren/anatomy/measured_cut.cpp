@@ -6,7 +6,7 @@ namespace tanren {
 
 namespace {
 
-// The block of the model that the recorded block is, or is in; empty: none.
+// Name of the model's block that is or contains the recorded block. Empty if there is none.
 std::string outermost(const std::string& recorded, const ModelBlocks& model) {
   std::string found;
   for (const BlockCost& block : model.blocks) {

@@ -1,5 +1,5 @@
-// Where a model can be cut into stages (parallel.pipeline) by measured seconds, beside the cut that
-// a plan takes by multiply-adds. Pure; called by anatomy/anatomy.
+// The best cuts of a model into stages (parallel.pipeline) by measured seconds, compared with the
+// cut that a plan chooses by multiply-adds. Pure; called by anatomy/anatomy.
 #pragma once
 
 #include "tanren/anatomy/operator_recorder.h"
@@ -11,8 +11,8 @@
 
 namespace tanren {
 
-// The cut into so many stages whose slowest stage is fastest by measured seconds, and the plan's,
-// without regard to memory.
+// The cut into `stages` stages whose slowest stage is fastest by measured seconds, and the plan's
+// cut. Both ignore memory.
 struct MeasuredCut {
   int64_t stages = 0;
   std::vector<std::string> cut_at, planned;  // first block of each later stage
@@ -26,7 +26,7 @@ struct MeasuredCut {
 // the last block, as the loss does.
 ModelBlocks with_measured_work(ModelBlocks model, const OperatorRecording& recording);
 
-// For 2 and 4 stages, unless the model cannot be cut into so many. `model`: block_profile().
+// The cuts into 2 and 4 stages, without those that are not possible. `model` is block_profile()'s.
 std::vector<MeasuredCut> measured_cuts(const ModelBlocks& model,
                                        const OperatorRecording& recording);
 

@@ -29,7 +29,7 @@ size_t pass_of(const std::vector<PassMark>& passes, size_t event) {
   return i;
 }
 
-// The kinds of the tensors made in the step, by their whole life.
+// The kinds of short-lived tensors made in the step, by the passes that made and freed them.
 std::map<uint32_t, MemoryKind> kinds_by_lifetime(const MemoryTrace& trace, size_t begin,
                                                  const std::vector<PassMark>& passes) {
   std::map<uint32_t, MemoryKind> kinds;
@@ -94,7 +94,8 @@ void sort_owners(std::vector<MemoryOwner>& owners) {
                    [](const auto& a, const auto& b) { return rank(a.kind) < rank(b.kind); });
 }
 
-// The events after which the plot samples: the fullest moment of each of `moments` stretches.
+// The events after which the plot takes a sample. Divides the step into `moments` parts and takes
+// the moment with the most bytes of each part.
 std::vector<size_t> moments_of(const MemoryTrace& trace, size_t begin, size_t moments) {
   std::vector<size_t> chosen;
   const size_t events = trace.size() - begin;

@@ -30,7 +30,7 @@ struct MemoryOwner {
 struct MemoryTimeline {
   std::vector<MemoryOwner> owners;  // from the bottom of the plot up: longest-lived first
   std::vector<int64_t> total;       // at each moment
-  std::vector<PassMark> passes;     // with the moment in `event`
+  std::vector<PassMark> passes;     // `event` is an index of a moment
   size_t peak_moment = 0;
   int64_t peak_bytes = 0;
   int64_t before_bytes = 0, after_bytes = 0;

@@ -102,8 +102,8 @@ bool is_in(std::string_view name, std::initializer_list<std::string_view> parts)
   });
 }
 
-// Kernels of compiled graphs (Inductor): names of all that was fused, or of the shim of one
-// operator.
+// Class of a kernel of a compiled graph (Inductor). Its name lists all fused operators, or names
+// the shim of one operator.
 std::optional<OperatorClass> class_of_compiled(std::string_view name) {
   if (is_in(name, {"cpp_fused_", "triton_"})) {
     const bool reduces = is_in(name, {"softmax", "_norm", "_sum", "_mean", "_var", "_amax"});

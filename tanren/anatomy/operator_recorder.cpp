@@ -60,7 +60,7 @@ OperatorFacts facts_of(const at::RecordFunction& fn) {
   return facts;
 }
 
-// What is open on this thread.
+// The running operators and nodes of this thread.
 struct Open {
   int counting = 0;  // operators that count
   int nodes = 0;     // of autograd
@@ -267,8 +267,8 @@ void OperatorRecorder::Impl::end_node(const at::RecordFunction& fn, const Frame&
 void OperatorRecorder::Impl::end_operator(const at::RecordFunction& fn, Frame& frame) {
   const double seconds = seconds_between(frame.start, now());
   --open_here().counting;
-  // An exception ended the operator early, as a recomputed block ends (blocks/recompute.h): nothing
-  // was computed.
+  // An exception ended the operator before it computed anything. A recomputed block ends this way
+  // (blocks/recompute.h).
   if (fn.num_outputs() > 0 && fn.outputs().empty()) return;
   const int64_t bytes = bytes_moved(fn, frame);
   const int64_t flops = flops_of(fn, frame);
@@ -346,7 +346,7 @@ void OperatorRecorder::end_step() {
   impl_->close_backward();
   PassTimes& times = impl_->times;
   ++times.steps;
-  // For now the whole step; recording() subtracts forward and backward, summed over all steps.
+  // Sums whole steps here. recording() subtracts the sums of forward and backward.
   times.update += seconds_between(impl_->step_start, end);
 }
 

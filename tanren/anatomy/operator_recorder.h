@@ -66,7 +66,7 @@ class OperatorRecorder {
  public:
   // Called at these moments, on the thread where they happen; may be empty.
   struct Hooks {
-    std::function<void()> begin_forward, end_forward, after_node;  // node: of backward
+    std::function<void()> begin_forward, end_forward, after_node;  // after each node of backward
   };
   // `finish` waits for the device's pending work; empty if kernels end before their call returns.
   explicit OperatorRecorder(Detail detail, std::function<void()> finish, Hooks hooks);

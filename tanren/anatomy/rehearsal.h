@@ -1,7 +1,7 @@
-// Rehearsal: runs a config in memory only, one update at a time, for measurements: no run folder,
-// no sinks, nothing saved. The updates are those of the real run, from its beginning or from a
-// checkpoint. Before each step, the process's settings (threads, allocator) are set to the plan's
-// again, so that two rehearsals can take turns. Not thread-safe. Used by anatomy/anatomy,
+// Rehearsal: runs a config in memory only, one update at a time, for measurements. It has no run
+// folder and no sinks, and saves nothing. The updates are those of the real run, from its beginning
+// or from a checkpoint. Before each step it sets the process's settings (threads, allocator) to the
+// plan's again, so that two rehearsals can take turns. Not thread-safe. Used by anatomy/anatomy,
 // anatomy/advice and the learning-rate finder.
 #pragma once
 
@@ -20,9 +20,10 @@ namespace tanren {
 
 class Rehearsal {
  public:
-  // `stage` is called once the weights exist, and again once gradients and optimizer exist; may be
-  // empty. `checkpoint`: the step folder, of a run of this config, that it begins with as a resumed
-  // run would; empty: none. Errors as `tanren run` has them before its first step.
+  // `stage` is called when the weights exist, and again when gradients and optimizer exist. It may
+  // be empty. `checkpoint` is the step folder of a run of this config, from which the rehearsal
+  // resumes; empty: it begins at the start. Throws the errors that `tanren run` throws before its
+  // first step.
   Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
             const std::function<void(const char*, at::Device)>& stage = {},
             const std::filesystem::path& checkpoint = {});
@@ -37,9 +38,9 @@ class Rehearsal {
   // Restarts the stream of batches, on `workers` loader threads; below 0: as planned.
   void use_loader(int64_t workers);
 
-  // Makes one update; `recorder` records it if not null. Of the report, `wait_seconds` is the time
-  // of the loader, and `seconds` that of all. A verdict that would halt the run is the caller's to
-  // heed.
+  // Makes one update; `recorder` records it if not null. In the report, `wait_seconds` is the time
+  // of the loader, and `seconds` the total time. The caller must check whether a verdict would halt
+  // the run.
   StepReport step(OperatorRecorder* recorder = nullptr);
 
   // Waits for the device; empty on the CPU.

@@ -89,7 +89,8 @@ struct Anatomy {
   std::vector<std::string> tried;  // variants that ran, whether they helped or not
 };
 
-// The table of classes from the recording; `update` holds the optimizer's FLOPs and bytes.
+// The optimizer's FLOPs and bytes. class_rows() makes the table of classes from these and the
+// recording.
 struct UpdateWork {
   int64_t flops = 0, bytes = 0;
 };

@@ -21,7 +21,9 @@ struct Batch {
   at::Tensor ids;  // int64 [n] on the CPU: index of each sample in its dataset
 
   int64_t size() const { return ids.defined() ? ids.size(0) : 0; }
-  const at::Tensor& operator[](std::string_view name) const { return fields.at(name); }
+  const at::Tensor& operator[](std::string_view name) const& { return fields.at(name); }
+  // The same for a temporary batch. Returns a handle, which outlives the batch.
+  at::Tensor operator[](std::string_view name) const&& { return fields.at(name); }
   // Samples [begin, end) as views.
   Batch slice(int64_t begin, int64_t end) const;
   // The same batch with every field on `device` (ids stay on the CPU).

@@ -26,6 +26,15 @@ TEST(TensorMap, an_unknown_name_lists_the_known_ones) {
   TANREN_EXPECT_CONTAINS(error, "inputs, labels");
 }
 
+// A reference or a pointer into a temporary would outlive what it refers to.
+template <typename Map>
+constexpr bool kFinds = requires(Map&& map) {
+  std::forward<Map>(map).find("x");
+};
+static_assert(kFinds<TensorMap&> && !kFinds<TensorMap>);
+static_assert(std::is_same_v<decltype(std::declval<TensorMap>().at("x")), at::Tensor>);
+static_assert(std::is_same_v<decltype(std::declval<Batch>()["x"]), at::Tensor>);
+
 TEST(TensorMap, replacing_keeps_the_place) {
   auto fields = five_samples().fields;
   fields.set("inputs", at::zeros({5}));

@@ -24,9 +24,9 @@ struct DataInfo {
   int64_t vocab_size = 0;  // token data: "inputs" are int64 ids in [0, vocab_size); 0: no tokens
   int64_t token_types =
       0;  // "token_types" are int64 numbers in [0, token_types); 0: there are none
-  std::shared_ptr<const TokenizerFiles> tokenizer;  // that made the ids; null: unknown
+  std::shared_ptr<const TokenizerFiles> tokenizer;  // it made the ids; null: unknown
   std::vector<std::string> feature_names;           // of a table's columns; empty: no names
-  std::shared_ptr<const TableEncoding> table;  // of these columns; null: their numbers are inputs
+  std::shared_ptr<const TableEncoding> table;  // of these columns; null: inputs are the numbers
   std::vector<int64_t> target_shape;  // of one sample's "labels", if they are pictures: [c, h, w]
 };
 

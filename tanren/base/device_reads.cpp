@@ -31,7 +31,7 @@ std::vector<double> widened(const at::Tensor& values) {
   return {data, data + values.numel()};
 }
 
-// Undefined if the system has no pinned memory left, which has errors of its own.
+// Returns an undefined tensor if no pinned memory is left. Any error of the allocation means this.
 at::Tensor pinned(int64_t bytes) {
   try {
     return at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
@@ -94,7 +94,7 @@ std::vector<at::Tensor> host_copies(const std::vector<at::Tensor>& tensors) {
 std::vector<double> read_to_host(const at::Tensor& values) {
   ++reads;
   const at::Tensor on_host = (values.device().is_cpu() ? values : values.to(at::kCPU)).contiguous();
-  switch (on_host.scalar_type()) {  // without an operator: in a dry run those have no values
+  switch (on_host.scalar_type()) {  // no operator: in a dry run operators compute no values
     case at::kDouble: return widened<double>(on_host);
     case at::kFloat: return widened<float>(on_host);
     case at::kBFloat16: return widened<at::BFloat16>(on_host);

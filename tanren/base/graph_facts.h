@@ -1,5 +1,6 @@
-// GraphFacts: what a plan must know of a task that one compiled graph computes (model/package.h).
-// Such a graph is as it was compiled: what it cannot obey must be refused. Torch-free.
+// GraphFacts: what a plan must know of a task that one compiled graph computes (model/package.h). A
+// compiled graph cannot be changed, so a plan must refuse every setting that the graph does not
+// support. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 namespace tanren {
 
 struct GraphFacts {
-  std::string precision;     // fp32, fp64, bf16, fp16: that it computes in
+  std::string precision;     // type that it computes in: fp32, fp64, bf16, fp16
   std::string device;        // cpu or cuda
   std::string torch;         // the version that compiled it
   std::string instructions;  // that it uses, in words: "avx512"

@@ -1,6 +1,6 @@
-// Seeds of a loss: what a backward begins with at each term, the gradient of the scaled loss in the
-// term's sum. Two read them: the step's own backward, and a forward that computes gradients along
-// with the loss, before there is a backward.
+// LossSeeds: the gradients that a backward begins with. The seed of a term is the gradient of the
+// scaled loss with respect to the term's sum. Two places read the seeds: the step's own backward,
+// and a forward that computes gradients together with the loss, before any backward.
 //
 // LossSeedsScope holds, for the current thread, the seeds of a forward. The step opens one around
 // each forward and each backward.
@@ -16,17 +16,19 @@
 
 namespace tanren {
 
-// Invariant: the same term, count, dtype and device have one tensor as long as the seeds live, so
-// that a forward that used a seed can tell whether the backward begins with it. Not thread-safe.
+// Invariant: while the seeds live, each combination of term, count, dtype and device has one
+// tensor. A forward that used a seed can therefore check whether the backward begins with the same
+// one. Not thread-safe.
 class LossSeeds {
  public:
-  // What divides and scales the term; no value: no backward begins there.
+  // Returns the seed's value, which scales the term and divides it by its count. No value: no
+  // backward begins at this term.
   using Factor =
       std::function<std::optional<double>(const std::string& term, const std::string& count_name)>;
   explicit LossSeeds(Factor factor) : factor_(std::move(factor)) {}
 
-  // 0-dim, without a graph; undefined if no backward begins at the term. Throws what the factor
-  // throws.
+  // The seed: 0-dim, without a graph; undefined if no backward begins at the term. Throws what the
+  // factor throws.
   at::Tensor of(const std::string& term, const std::string& count_name, at::ScalarType dtype,
                 at::Device device);
 
@@ -47,8 +49,8 @@ class LossSeedsScope {
   LossSeedsScope(const LossSeedsScope&) = delete;
   LossSeedsScope& operator=(const LossSeedsScope&) = delete;
 
-  // The seeds of the innermost scope of this thread. Null outside a training step, and where
-  // several objectives share a forward, each with seeds of its own.
+  // The seeds of the innermost scope of this thread. Null outside a training step, and if several
+  // objectives share a forward, because each has its own seeds.
   static LossSeeds* current();
 
  private:

@@ -1,8 +1,8 @@
 // MemoryTag: what this thread's new tensors are for. Scopes mark them with a kind and a block, or
 // mark an allocation as one that must succeed. The allocator (memory/) reads the tag when a tensor
 // is made and keeps it for the tensor's life; other allocators ignore it. Each thread has its own
-// tag. A scope costs two stores. The allocator counts in it what it refuses, so that code across
-// which exceptions lose their type can tell that memory ran out.
+// tag. A scope costs two stores. The allocator counts its refusals in the tag: where an exception
+// loses its type on the way up, the count still shows that memory ran out.
 #pragma once
 
 #include <array>
@@ -14,15 +14,15 @@ namespace tanren {
 enum class MemoryKind : uint8_t {
   other,
   weights,      // parameters and buffers
-  gradients,    // and the buckets that gradients are views of
-  optimizer,    // its state
-  averages,     // of weights
-  casts,        // of weights: autocast's copies, kept for a window
+  gradients,    // gradients and the buckets that they are views of
+  optimizer,    // the optimizer's state
+  averages,     // averaged weights
+  casts,        // autocast's copies of weights, kept for a window
   key_values,   // keys and values of the tokens that a generation has read
   batches,      // collated, before the step or in it
   activations,  // made by forward and kept for backward
   temporaries,  // of one operator, or of the update
-  workspaces,   // of a device's libraries, in predictions alone
+  workspaces,   // of a device's libraries; only memory predictions use this kind
 };
 constexpr size_t kNumMemoryKinds = 11;
 

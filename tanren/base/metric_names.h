@@ -29,7 +29,7 @@ enum class MetricKind {
   ssim,
 };
 
-enum class ClassAverage { none, binary, macro, micro };  // binary: of class 1 alone
+enum class ClassAverage { none, binary, macro, micro };  // binary: class 1 only
 
 struct MetricName {
   MetricKind kind = MetricKind::top_k;
@@ -42,10 +42,11 @@ std::optional<MetricName> metric_named(std::string_view name);
 // What to use instead of a name that is no metric, as the end of a sentence: "known are …".
 std::string metric_advice(std::string_view name);
 
-// Glob patterns of the metrics that fit a task, for Task::metrics: for predictions that are class
-// scores, for values, and for pictures: outputs and targets [n, c, h, w] in [-1, 1] with c 1 or 3.
-// Only such a task shows pictures (metrics.images_every). "perplexity" fits if the loss is an
-// unsmoothed cross entropy.
+// Glob patterns of the metrics that fit a task, for Task::metrics. Class metrics fit predictions
+// that are class scores, and value metrics fit values. Picture metrics fit pictures: outputs and
+// targets [n, c, h, w] in [-1, 1] with c 1 or 3. Only a task with picture metrics shows pictures
+// (metrics.images_every). "perplexity" is in no list: it fits if the loss is an unsmoothed cross
+// entropy.
 std::vector<std::string> class_metrics();
 std::vector<std::string> value_metrics();
 std::vector<std::string> picture_metrics();

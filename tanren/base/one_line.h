@@ -13,9 +13,9 @@ std::string one_line(std::string_view text);
 
 inline constexpr std::string_view kReplacementCharacter = "\xef\xbf\xbd";  // U+FFFD
 
-// The bytes at the start of a text that one replacement character stands for unless they are a
-// whole character (RFC 3629): all that could begin one, as Unicode recommends (section 3.9) and as
-// Python and Rust decode.
+// The longest start of a text that could begin a UTF-8 character (RFC 3629), at least one byte. If
+// it is not a whole character, one replacement character stands for it, as Unicode recommends
+// (section 3.9) and as Python and Rust decode.
 struct Character {
   size_t size = 0;
   bool is_whole = false;

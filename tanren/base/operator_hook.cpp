@@ -10,8 +10,8 @@ namespace {
 
 constexpr auto kHookKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-// With the fall-through in place. Never destroyed: at exit other threads may still be running
-// through it.
+// The hook's library of torch's operators. The first call also registers the fall-through. It is
+// never destroyed, because at exit other threads may still call its operators.
 torch::Library& hooked_operators() {
   static auto* const operators = [] {
     auto* const rest = new torch::Library(torch::Library::IMPL, "_", kHookKey, __FILE__, __LINE__);

@@ -79,7 +79,7 @@ at::Tensor embedding(c10::DispatchKeySet keys, const at::Tensor& weight, const a
       });
 }
 
-// Not before the first scope: until then the operators fall through the hook.
+// The first scope calls it. Until then the operators fall through the hook.
 void add_once() {
   static const bool added = [] {
     add_to_hook([](torch::Library& operators) {

@@ -12,7 +12,7 @@ namespace tanren {
 
 namespace {
 
-// When the window's actions ended.
+// The times at which the window's actions ended.
 class ActionEnds {
  public:
   void set(const PipelineAction& action, double time) { ends_[key(action)] = time; }
@@ -30,7 +30,8 @@ class ActionEnds {
   std::map<Key, double> ends_;
 };
 
-// When what the action needs is there: its message, and for a backward its own forward.
+// The time at which the action can start: its message has arrived and, for a backward, its own
+// forward has ended. No value if these have not run yet.
 std::optional<double> ready_at(const PipelineAction& action, int64_t stages, double transfer,
                                const ActionEnds& ends) {
   double ready = 0;

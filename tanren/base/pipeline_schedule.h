@@ -1,12 +1,12 @@
 // Pipeline schedules as data: which forward or backward each stage does next, and how long a window
 // takes. A stage passes a forward's output on to the next stage and the gradient of its input back
-// to the stage before. So sends and receives are no actions of their own: receives_from() and
-// sends_to() tell them, and in each direction between two stages messages are sent and received by
-// rising microbatch. A stage posts the receive of its next action after the wait for that of the
-// current one, and before it computes the current one. Then a window ends even where each send
-// waits for its receive, and where a send and the receive posted before it go as one group, as over
-// NCCL: a receive posted any earlier would hold up the current one. Torch-free and pure: the plan
-// predicts with it, and train/ goes over the actions.
+// to the previous stage. Sends and receives are therefore not actions: receives_from() and
+// sends_to() return them. In each direction between two stages, messages are sent and received by
+// rising microbatch. A stage waits for the receive of the current action, then posts the receive of
+// its next action, then computes the current one. With this order a window does not deadlock, even
+// if each send waits for its receive, or if a send and the receives posted before it go as one
+// group (NCCL). A receive posted any earlier would delay the current action. Torch-free and pure:
+// the plan predicts with it, and train/ executes the actions.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,12 @@ std::vector<PipelineAction> pipeline_actions(PipelineSchedule kind, int64_t stag
 std::optional<int64_t> receives_from(const PipelineAction& action, int64_t stages);
 std::optional<int64_t> sends_to(const PipelineAction& action, int64_t stages);
 
-// Most microbatches of one stage between the start of their forward and the end of their backward.
+// The largest number of microbatches that one stage holds at a time, each from the start of its
+// forward to the end of its backward.
 int64_t most_in_flight(const std::vector<PipelineAction>& actions);
 
-// Seconds, or any other unit, of one microbatch in each stage, and of one message on its way.
+// Durations, in seconds or any other unit: of one microbatch in each stage, and of the transfer of
+// one message.
 struct PipelineDurations {
   std::vector<double> forward, backward;  // per stage
   double transfer = 0;
@@ -54,11 +56,11 @@ struct PipelineTimes {
   std::vector<int64_t> most_in_flight;  // per stage
 };
 
-// Times of a window. Stages wait for messages; sends take no time of the sender, and any number of
-// messages are on their way at once.
+// Times of a window. Stages wait for messages. A send takes no time of the sender, and any number
+// of messages may be in transit at once.
 PipelineTimes simulate_pipeline(PipelineSchedule kind, int64_t stages, int64_t microbatches,
                                 const PipelineDurations& durations);
-// The same for any actions, one list per stage. Error if the stages wait for each other for ever.
+// The same for any actions, one list per stage. Error if the stages deadlock.
 PipelineTimes simulate_pipeline(const std::vector<std::vector<PipelineAction>>& actions,
                                 const PipelineDurations& durations);
 

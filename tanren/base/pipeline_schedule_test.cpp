@@ -39,8 +39,8 @@ std::string letters(const Actions& actions) {
   return text;
 }
 
-// Stages whose sends and receives both block: a send ends when its receive has been posted, and a
-// stage posts the receives of the `ahead` actions after the one that it turns to.
+// Stages whose sends and receives both block. A send ends when its receive has been posted. A stage
+// posts the receives of its current action and of the `ahead` actions after it.
 class Rendezvous {
  public:
   Rendezvous(std::vector<Actions> actions, size_t ahead)
@@ -61,14 +61,14 @@ class Rendezvous {
 
  private:
   struct Stage {
-    size_t at = 0;  // the action that it turned to
+    size_t at = 0;  // the current action
     bool computed = false;
   };
   using Way = std::pair<int64_t, int64_t>;  // from, to
 
   int64_t count() const { return static_cast<int64_t>(actions_.size()); }
 
-  // How many receives from `from` stage `to` has posted so far.
+  // How many receives from stage `from` the stage `to` has posted so far.
   size_t posted(int64_t from, size_t to) const {
     size_t count_posted = 0;
     for (size_t i = 0; i < actions_[to].size() && i <= stages_[to].at + ahead_; ++i) {

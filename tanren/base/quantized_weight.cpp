@@ -14,7 +14,7 @@
 namespace tanren {
 namespace {
 
-// A longer row of values of magnitude 128 has a sum that int32 does not hold.
+// The sum of a longer row of values of magnitude 128 does not fit into int32.
 constexpr int64_t kLongestRow = std::numeric_limits<int32_t>::max() / 128;
 
 // What is wrong with a weight of this shape, if anything is.
@@ -29,12 +29,12 @@ std::optional<std::string> fault_of_shape(at::IntArrayRef sizes) {
   return fmt::format("has {} elements a channel, more than {}", row, kLongestRow);
 }
 
-// As [out, groups, group].
+// The weight as [out, groups, group].
 at::Tensor in_groups(const at::Tensor& weight, int64_t groups) {
   return weight.reshape({weight.size(0), groups, -1});
 }
 
-// Some rows at a time: sum() first makes an int32 copy of what it sums.
+// Sums some rows at a time, because sum() first makes an int32 copy of its input.
 at::Tensor sums_of(const at::Tensor& values, int64_t groups) {
   constexpr int64_t kSummedElements = 256 << 10;
   const int64_t out = values.size(0);
@@ -85,7 +85,7 @@ QuantizedWeight quantize_weight(const at::Tensor& weight, std::string_view name,
   const at::Tensor values = scaled.round_()
                                 .clamp_(-kLargestInt8, kLargestInt8)
                                 .to(at::kChar)
-                                .contiguous()  // a transposed weight's are not
+                                .contiguous()  // those of a transposed weight are not
                                 .view(weight.sizes());
   return {values, scales, sums_of(values, scales.size(1))};
 }

@@ -74,7 +74,7 @@ TEST(QuantizedWeight, is_within_half_a_scale_of_the_weight_and_holds_its_sums) {
     const at::Tensor values = quantized.values.view({5, groups, -1}).to(at::kInt);
     EXPECT_TRUE(at::equal(values.sum(-1).to(at::kInt), quantized.sums));
     EXPECT_TRUE(at::equal(values.abs().amax(-1), at::full({5, groups}, 127, at::kInt)));
-    // What a file holds is the same weight.
+    // A weight made from a file's tensors is the same.
     const QuantizedWeight read = checked_weight(quantized.values, quantized.scales, "w");
     EXPECT_TRUE(at::equal(read.sums, quantized.sums));
     EXPECT_TRUE(at::equal(expand(read, at::kFloat), expand(quantized, at::kFloat)));

@@ -2,7 +2,7 @@
 // when. Microbatch size, ranks, retry and resume therefore cannot change a draw.
 //
 // RandomScope holds, for the current thread, the (seed, attempt) and the samples of a forward;
-// ops::dropout reads it. train_step opens one around each forward, and so do own training loops.
+// ops::dropout reads it. train_step and custom training loops open one around each forward.
 #pragma once
 
 #include "tanren/base/philox.h"

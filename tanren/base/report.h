@@ -34,7 +34,7 @@ struct StepReport {
   int64_t samples = 0;                      // in this global batch, over all ranks
   int64_t tokens = 0;                       // in this global batch; 0: the data does not count them
   int64_t microsteps = 0;                   // on this rank
-  std::vector<ObjectiveReport> objectives;  // those in turn, the first one among them
+  std::vector<ObjectiveReport> objectives;  // those due at this batch; the first always is
   bool several = false;                     // the run has more than one objective
   std::string culprit;          // non-finite microbatch and parameter, or the count that is 0
   bool stop_requested = false;  // several ranks: some rank got a stop request during this update
@@ -42,7 +42,8 @@ struct StepReport {
   // The values below differ from run to run.
   double seconds = 0;       // the whole step, waiting for data included
   double wait_seconds = 0;  // the part of it spent waiting for data
-  // In stages on the CPU: share of all stages' time in the window that waited for other stages.
+  // Pipeline stages on the CPU: the share of all stages' time in the window spent waiting for other
+  // stages.
   std::optional<double> bubble = std::nullopt;
   int64_t memory_bytes = 0;  // peak resident memory so far (CPU), peak allocated (CUDA)
 };

@@ -1,6 +1,6 @@
-// What stands in the place of a parameter whose numbers are elsewhere, in 8 bits
-// (quantize/replaced.h): one row of NaN, expanded. A file of it would hold no weight. Asked by all
-// that writes tensors (formats/), before the first byte.
+// The placeholder of a parameter whose numbers are kept elsewhere in 8 bits (quantize/replaced.h):
+// one row of NaN, expanded. A file with a placeholder would lack the weight, so every writer of
+// tensors (formats/) checks for it before the first byte.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +9,8 @@
 
 namespace tanren {
 
-// InputError, with the tensor's `name`, for a floating tensor whose rows, by a stride of 0, are all
-// the same memory, which is NaN.
+// Throws InputError, with the tensor's `name`, for a floating tensor whose rows share the same
+// memory (stride 0) and hold only NaN.
 void refuse_row_of_nan(std::string_view name, const at::Tensor& tensor);
 
 }  // namespace tanren

@@ -1,5 +1,6 @@
 // TableEncoding: how the cells of a table's row become the inputs of a sample. It is measured on
-// the training data and kept with the model, so that evaluations and predictions read by it.
+// the training data and kept with the model, so that evaluations and predictions use the same
+// encoding.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,11 @@ namespace tanren {
 
 struct TableColumn {
   std::string name;
-  bool is_category = false;  // of texts; else of numbers
+  bool is_category = false;  // of texts; otherwise numbers
   std::vector<std::string>
       values;                      // of a category: the texts that are known, sorted, an input each
-  double mean = 0, deviation = 1;  // of numbers: taken off, and what is left is divided by it
-  double fill = 0;                 // of numbers: stands in place of a missing one
+  double mean = 0, deviation = 1;  // of numbers: input = (number - mean) / deviation
+  double fill = 0;                 // of numbers: replaces a missing one
 
   int64_t width() const { return is_category ? static_cast<int64_t>(values.size()) : 1; }
 };

@@ -29,8 +29,8 @@ struct ObjectiveSpec {
   std::string name = "loss";
   std::vector<WeightedTerm> terms;              // empty: every term, weight 1
   std::vector<std::string> parameters = {"*"};  // glob patterns of the parameters it may change
-  // It is in turn at every `every`-th global batch. 1 for the first objective of the first phase,
-  // since run.step counts its updates.
+  // The objective is updated at every `every`-th global batch. Must be 1 for the first objective of
+  // the first phase, because run.step counts its updates.
   int64_t every = 1;
 };
 
@@ -39,14 +39,14 @@ struct PhaseSpec {
   std::function<Terms(const Batch&)> forward;
   // Whether forward reads parameters on the calling thread alone, by libtorch's operators or under
   // an OperatorRecord. If so, with parallel.zero forward begins while later layers' parameters are
-  // still on their way; otherwise it waits for all. A kind may say it of all its phases
+  // still on their way; otherwise it waits for all. A kind may declare this for all its phases
   // (KindTraits of model/registry.h).
   bool forward_on_one_thread = false;
   std::vector<ObjectiveSpec> objectives = {ObjectiveSpec{}};
 };
 
-// What evaluation needs for one batch: the terms, which its loss weights as the objectives do, and
-// predictions for the metrics.
+// What an evaluation needs for one batch: the terms, and predictions for the metrics. The
+// evaluation's loss weights the terms as the objectives do.
 struct Prediction {
   Terms terms;
   at::Tensor outputs;  // [n, …]; class scores [n, classes, …]
@@ -74,27 +74,27 @@ struct GenerateRequest {
   double length_penalty = 1;  // beams: log probability over length to this power
   int64_t stop_token = -1;    // ends the text and is its last token; -1: none
   int64_t vocab = 0;          // draws tokens below it alone; 0: any token of the model
-  // Gets each added token as soon as it is final. May be empty; beam search, whose tokens are final
-  // at the end alone, does not call it, and a task need not.
+  // Receives each added token as soon as it is final. May be empty. Beam search does not call it,
+  // because its tokens are final only at the end. A task need not call it.
   std::function<void(int64_t token)> see = {};
 };
 
-// What a plan must know of how the task computes. Of a fact without a value, the types of the
-// task's modules tell (model/couples_samples.h). A graph that computes for the modules has none of
-// these types, so that its task says all.
+// What a plan must know about how the task computes. If a fact has no value, it follows from the
+// types of the task's modules (model/couples_samples.h). A compiled graph that replaces the modules
+// has no types to read, so its task sets all facts.
 struct TaskFacts {
   // Whether results for a sample depend on which others are in its microbatch (batch norm).
   std::optional<bool> couples_samples = {};
-  // The name of what draws from torch's generator in training, and so not by sample; empty: nothing
-  // does.
+  // The module or operator that draws from torch's generator in training, so that its draws do not
+  // depend on the sample; empty: none.
   std::optional<std::string> torch_dropout = {};
   // Whether its forwards can run on tensors without values (dry/dry_scope.h). If not, two real
-  // steps of few samples tell what memory a step takes; those of a model that asks for a value
-  // (item) do so in any case.
+  // steps with few samples measure the memory of a step. A model that reads a value (item) is
+  // measured this way in any case.
   bool runs_dry = true;
-  // Samples that its forwards need at least. The two real steps take no fewer.
+  // The fewest samples that its forwards need. The two real steps take no fewer.
   int64_t least_samples = 1;
-  // If one compiled graph computes the task; it is as it was compiled.
+  // Set if one compiled graph, which cannot be changed, computes the task.
   std::optional<GraphFacts> graph = {};
 };
 
@@ -107,8 +107,8 @@ struct Task {
   // Names (glob) of the metrics that fit: class_metrics() of metric_names.h, …
   std::vector<std::string> metrics;
   int64_t classes = 0;  // scores per target in `outputs`; 0: unknown, or no classes
-  // Fields that losses and metrics alone read. They stay as they are where a run stores weights and
-  // casts batches to 16 bits.
+  // Fields that only losses and metrics read. They keep their dtype in runs that store weights in
+  // 16 bits and cast batches to 16 bits.
   std::vector<std::string> loss_fields = {};
   // Language models: the prompt with the tokens added. Called in eval mode, without gradients.
   std::function<std::vector<int64_t>(const GenerateRequest&)> generate;

@@ -19,9 +19,9 @@ class TensorMap {
   void set(std::string_view name, at::Tensor tensor);
   // The tensor called `name`; if there is none, DataError that lists the names in the map.
   const at::Tensor& at(std::string_view name) const&;
-  // The same for a temporary map: a handle, which outlives it.
+  // The same for a temporary map. Returns a handle, which outlives the map.
   at::Tensor at(std::string_view name) const&& { return at(name); }
-  // Null if there is none. Not of a temporary map, which the pointer would outlive.
+  // Null if there is none. Deleted for a temporary map, because the pointer would outlive it.
   const at::Tensor* find(std::string_view name) const&;
   const at::Tensor* find(std::string_view name) const&& = delete;
   bool contains(std::string_view name) const { return find(name) != nullptr; }

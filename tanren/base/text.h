@@ -1,5 +1,5 @@
-// Text: fmt::format puts texts together, to_text and its like give single numbers. Torch-free; g++
-// 12 has no std::format.
+// Text: fmt::format composes texts, functions such as to_text format single numbers. Torch-free;
+// g++ 12 has no std::format.
 #pragma once
 
 #include <fmt/format.h>

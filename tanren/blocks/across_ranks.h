@@ -1,8 +1,8 @@
 // AcrossRanksScope: gives an operator that couples samples (batch norm) access to the other ranks'
-// samples. The step opens one around a forward and another around its backward if the ranks go in
-// step; without one, an operator sees this rank's samples alone. An operator must keep what it
-// needs in backward, which may run on another thread. Invariant: within it every rank calls the
-// same operators in the same order.
+// samples. The step opens one around a forward and another around its backward if the ranks run in
+// step. Without one, an operator sees only this rank's samples. An operator must keep what it needs
+// in backward, which may run on another thread. Invariant: within it every rank calls the same
+// operators in the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ using GatherRows = std::function<at::Tensor(const at::Tensor& row)>;
 
 class AcrossRanksScope {
  public:
-  // For this thread. Null: each rank sees its own samples alone, also within another scope.
+  // For this thread. Null: each rank sees only its own samples, even within another scope.
   explicit AcrossRanksScope(std::shared_ptr<const GatherRows> gather);
   ~AcrossRanksScope();
   AcrossRanksScope(const AcrossRanksScope&) = delete;

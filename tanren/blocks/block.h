@@ -1,8 +1,8 @@
 // run_block: the one hook inside a model. A model wraps each block's computation in it; recompute,
 // offload, stages, per-block time and memory attach here, so a model needs no change to get them.
-// Invariant: the result is fn's, unless the block is of another stage (stage.h): then it is not
-// called. It reports the block's name to the step's trail (block_trail.h) and to a profiler, if one
-// listens; otherwise it costs a look at four flags. Thread-safe.
+// Invariant: the result is fn's, unless the block belongs to another stage (stage.h): then fn is
+// not called. It reports the block's name to the step's trail (block_trail.h) and to a profiler, if
+// one listens; otherwise it costs a check of four flags. Thread-safe.
 #pragma once
 
 #include "tanren/blocks/block_trail.h"
@@ -43,8 +43,8 @@ at::Tensor run_block(std::string_view name, F&& fn) {
 }
 
 // The same for `fn(input)`, which may be recomputed: then `fn` is called again in backward, after
-// the forward has returned. So `fn` must capture by value everything that does not outlive the
-// forward, above all other tensors, and apart from `input` and parameters it must use no tensor
+// the forward has returned. `fn` must therefore capture by value everything that does not outlive
+// the forward, especially other tensors. Apart from `input` and parameters it must use no tensor
 // that needs a gradient. `module` holds every buffer that fn changes (batch norm's statistics);
 // null: any buffer of the model may change, which costs a copy of all of them.
 template <class F>

@@ -36,13 +36,14 @@ struct BlockTrail {
 // This thread's trail, always the same object.
 BlockTrail& block_trail();
 
-// Records a trail. When it ends, the thread's trail is as before but for `failed`, which stays.
+// Records a trail. At its end it restores the thread's earlier trail, except for `failed`, which
+// stays.
 class BlockTrailScope {
  public:
-  // Of one forward and its backward.
+  // For one forward and its backward.
   BlockTrailScope();
-  // Goes on with `passages`, and moves them back there when it ends: of a forward alone, whose
-  // backward opens another scope with them.
+  // For a forward alone, whose backward opens another scope with the same passages. Continues with
+  // `passages`, and moves them back there at its end.
   explicit BlockTrailScope(BlockPassages& passages);
   ~BlockTrailScope();
   BlockTrailScope(const BlockTrailScope&) = delete;

@@ -40,7 +40,7 @@ at::Tensor whole_of(const at::Tensor& tensor) {
   return tensor.detach().as_strided({count}, {1}, 0);
 }
 
-// One storage, moved to host memory. In a dry run, its size alone.
+// One storage, moved to host memory. In a dry run it holds only the size.
 class Away {
  public:
   // Starts the copy. On the CPU there is no stream, and the copy is complete on return.

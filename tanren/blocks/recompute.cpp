@@ -55,8 +55,8 @@ class AutocastState {
   at::ScalarType dtype_;
 };
 
-// Ends a second pass that has brought all tensors. Not a std::exception, so that no model catches
-// it as an error.
+// Thrown to end a second pass that has brought all tensors. Not a std::exception, so that no model
+// catches it as an error.
 struct Complete {};
 
 // The properties of a saved tensor that must be equal in both passes.
@@ -127,7 +127,7 @@ struct Region {
   std::vector<Likeness> saved;      // by the first pass
   size_t num_wanted = 0;            // of `saved`, up to the last tensor that was dropped
   std::vector<at::Tensor> brought;  // by the second pass; each is handed out once
-  std::vector<WeakTensor> results;  // of operators of the second pass, those that were saved
+  std::vector<WeakTensor> results;  // saved results of operators of the second pass
 };
 
 // The policy for the tensors that the operators of a recomputed block save.
@@ -152,8 +152,8 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
       recording_.again->bring(kept_);
       return;
     }
-    // A parameter lives on anyway and is not dropped. It is counted, so that both passes number
-    // equally.
+    // A parameter stays alive anyway and is not dropped. It is counted, so that both passes give
+    // the same numbers.
     Region& region = *recording_.region;
     index_ = region.saved.size();
     region.saved.push_back(likeness_of(tensor));
@@ -218,8 +218,8 @@ void Region::compute_again() {
   };
   try {
     precision.apply();
-    // The cache of casts is the process's. A device's backward runs on a thread without a scope
-    // that will clear it, so it neither fills the cache nor clears what others keep there.
+    // The cache of casts belongs to the whole process. A device's backward runs on a thread without
+    // a scope that will clear it, so it neither fills the cache nor clears what others keep there.
     if (!has_scope) autocast::set_autocast_cache_enabled(false);
     set_generator_states(input.device(), generators);
     run_second_pass();

@@ -46,10 +46,10 @@ class RecomputeScope {
 bool in_recomputed_block();
 
 // Returns fn(input). The tensors that its operators save for backward are dropped, except leaves.
-// Backward calls `fn` a second time and keeps it until then, so `fn` must own what it needs, or
-// that must outlive `fn`. The second call ends early, by an exception, once it has saved all
-// tensors that backward needs. `module` says that fn changes no buffers but this module's. If it is
-// null or omitted, fn may change any of the scope's buffers.
+// Backward calls `fn` a second time, and `fn` is kept until then. It must own what it needs, or use
+// only what outlives it. The second call ends early, by an exception, once it has saved all tensors
+// that backward needs. `module` says that fn changes no buffers but this module's. If it is null or
+// omitted, fn may change any of the scope's buffers.
 at::Tensor run_recomputed(const at::Tensor& input,
                           const std::function<at::Tensor(const at::Tensor&)>& fn,
                           const torch::nn::Module* module);

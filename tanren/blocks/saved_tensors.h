@@ -1,8 +1,9 @@
 // Decides what operators do with the tensors that they save for backward. By default they keep
 // them; a policy of this thread may store each tensor in another way (recompute.h, offload.h).
 // libtorch asks the process's engine for this, so all policies share the engine of this file. It is
-// there when the program starts: the first backward makes threads for every device, which no later
-// engine can use. libtorch_python installs an engine of its own; recompute and offload then fail.
+// installed when the program starts, because the first backward starts threads for every device
+// that no later engine can use. If libtorch_python has installed its own engine, recompute and
+// offload fail.
 #pragma once
 
 #include <memory>

@@ -33,7 +33,7 @@ ConfigError used_elsewhere(const std::string& whose) {
 // Stands for the output of a block that another stage computes: without shape, device and dtype.
 class OutputElsewhere final : public c10::TensorImpl {
  public:
-  // The key of a device lets operators begin, so that they ask for the shape.
+  // With the key of a device, operators start and ask for the shape, which throws.
   explicit OutputElsewhere(std::string block)
       : TensorImpl(c10::DispatchKeySet(c10::DispatchKey::CPU), caffe2::TypeMeta(), at::kCPU),
         block_(std::move(block)) {
@@ -75,9 +75,10 @@ class OutputElsewhere final : public c10::TensorImpl {
   std::string block_;
 };
 
-// `leaf` under an autograd node of its own: not a leaf, whose cast autocast would keep, nor a view
-// of one, which no operator may change in place. It shares the memory, the version counter and all
-// strides, while a view chooses its own strides for dims of size 1.
+// Returns `leaf` under a new autograd node. The result is not a leaf, because autocast would keep a
+// leaf's cast. It is not a view of a leaf either, because no operator may change such a view in
+// place. It shares the memory, the version counter and all strides, while a view chooses its own
+// strides for dims of size 1.
 at::Tensor handed_on(const at::Tensor& leaf) {
   at::Tensor x = leaf.detach();
   if (!leaf.requires_grad() || !at::GradMode::is_enabled()) return x;
@@ -116,7 +117,7 @@ at::Tensor StageScope::pass(std::string_view name, const std::function<at::Tenso
 at::Tensor StageScope::pass_next(std::string_view name, const std::function<at::Tensor()>& block) {
   if (output_.defined()) throw StageLeft();  // the model caught the first one
   const size_t place = num_passed_++;
-  // The rest of the last stage is its own affair: an evaluation may take other blocks there.
+  // The blocks of the last stage are not checked, because an evaluation may use other blocks there.
   if (stage_.is_last() && place >= stage_.begin) {
     const NoStageScope inside;
     return block();
@@ -165,7 +166,7 @@ StageOutput run_stage(StageScope& scope, const std::function<void()>& forward) {
     forward();
   } catch (const StageLeft&) {
   } catch (const c10::Error& error) {
-    // Operators that ask for the dtype before the shape.
+    // Some operators ask for the dtype before the shape, and torch throws this error.
     const std::string_view what = error.what_without_backtrace();
     const size_t begin = scope.stage_.begin;
     const auto says = [&](const char* word) { return what.find(word) != std::string_view::npos; };

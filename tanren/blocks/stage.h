@@ -1,8 +1,9 @@
-// Stages: a model cut between its outermost blocks, so that several devices can each hold a part.
-// A StageScope makes one forward run the blocks of one stage alone: run_block (block.h) skips the
-// blocks before it, and run_stage leaves the forward after the last one. No model changes for it.
-// Invariant: outputs and gradients are bitwise those of the whole model, apart from the gradient of
-// a parameter that several stages use: each stage adds its part. Called by what runs a pipeline.
+// Stages: a model cut between its outermost blocks, so that several devices can each hold a part. A
+// StageScope makes one forward run only the blocks of one stage: run_block (block.h) skips the
+// blocks before it, and run_stage leaves the forward after the stage's last block. Models need no
+// change. Invariant: outputs and gradients are bitwise those of the whole model, apart from the
+// gradient of a parameter that several stages use: each stage adds its part. Called by the code
+// that runs a pipeline.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,10 +32,11 @@ struct StageOutput {
 
 class StageScope {
  public:
-  // For this thread's blocks. `stage` must outlive the scope. `received` is what the stage before
-  // sent, a leaf, undefined on the first stage: backward leaves its gradient in received.grad() if
-  // it requires one. The stage's first block sees its memory with its strides and may change it in
-  // place. Error if `stage` is empty or beyond the blocks, or `received` does not fit it.
+  // For this thread's blocks. `stage` must outlive the scope. `received` is the tensor that the
+  // previous stage sent: a leaf, undefined on the first stage. If it requires a gradient, backward
+  // leaves it in received.grad(). The stage's first block gets the same memory and strides and may
+  // change it in place. Error if `stage` is empty or beyond the blocks, or `received` does not fit
+  // it.
   StageScope(const StageBlocks& stage, at::Tensor received);
   ~StageScope();
   StageScope(const StageScope&) = delete;
@@ -43,8 +45,8 @@ class StageScope {
   // Whether this thread is in a scope, outside of all blocks.
   static bool is_open();
   // Called by run_block if a scope is open: runs `block`, or skips it. The last skipped block
-  // returns what was received. The others return a tensor whose use is a ConfigError that names the
-  // block: an undefined one would pass for an empty one.
+  // returns what was received. The others return a tensor that throws a ConfigError with the
+  // block's name when it is used. An undefined tensor would be mistaken for an empty one.
   static at::Tensor pass(std::string_view name, const std::function<at::Tensor()>& block);
 
  private:
@@ -74,9 +76,10 @@ class NoStageScope {
   StageScope* outer_;
 };
 
-// Calls `forward` within the innermost scope, `scope`, once. The gradient of a stage that is not
-// the last: backward({output}, {received.grad() of the next stage}). ConfigError if the forward
-// passes through other blocks than StageBlocks names, or uses the output of a skipped block.
+// Calls `forward` once within `scope`, which must be the innermost scope. To run the backward of a
+// stage that is not the last, call backward({output}, {received.grad() of the next stage}).
+// ConfigError if the forward passes through other blocks than StageBlocks names, or uses the output
+// of a skipped block.
 StageOutput run_stage(StageScope& scope, const std::function<void()>& forward);
 
 }  // namespace tanren

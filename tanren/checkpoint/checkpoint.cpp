@@ -48,7 +48,7 @@ std::vector<std::string> part_names(const std::string& kind, int64_t parts) {
   return names;
 }
 
-// The number of parts of which the file `name` is one; 0: it is none.
+// The total number of parts, if the file `name` is a part of this kind; otherwise 0.
 int64_t num_parts(const std::string& name, const std::string& kind) {
   constexpr std::string_view kEnd = ".safetensors", kOf = "-of-";
   const size_t of = name.rfind(kOf);
@@ -66,8 +66,8 @@ int64_t num_parts(const std::string& name, const std::string& kind) {
   return is_part ? part.parts : 0;
 }
 
-// The names of all parts of a kind of file of which `listed`, the manifest's files, has some;
-// empty: it has none.
+// The names of all parts of this kind, if the manifest's files `listed` have one of them; otherwise
+// empty.
 std::vector<std::string> parts_in(const std::vector<std::string>& listed, const std::string& kind) {
   for (const std::string& name : listed) {
     const int64_t parts = num_parts(name, kind);
@@ -113,7 +113,7 @@ void write_weights_of(const char* kind, const fs::path& file, const TensorMap& t
   }
 }
 
-// Writes all files but the parts, which are there.
+// Writes all files except the parts, which exist already.
 void write_files(const fs::path& folder, const Snapshot& snapshot) {
   const bool whole = !in_parts(snapshot.parts.optimizer), averages = has_averages(snapshot);
   write_weights_of(kModelParts, folder / kModel, snapshot.model.tensors, snapshot.parts,

@@ -5,10 +5,11 @@
 //             random.safetensors state.json config.toml plan.txt origin.json (if there is one)
 //             manifest.json COMPLETE
 //   best      a link to the best step folder
-// What several ranks hold, each writes as its part. If they share the optimizer's state, there are
-// optimizer-<part>-of-<parts>.safetensors instead of optimizer.safetensors. If they hold a stage of
-// the model each, the weights and averages are in parts, too, each with an index
-// (model.safetensors.index.json). One writer at a time (the run folder's lock ensures it).
+// If several ranks hold parts of the state, each rank writes its own part. If ranks share the
+// optimizer's state, there are optimizer-<part>-of-<parts>.safetensors instead of
+// optimizer.safetensors. If each rank holds a stage of the model, the weights and the averages are
+// in parts, too, each with an index (model.safetensors.index.json). Only one process writes at a
+// time (the run folder's lock ensures it).
 #pragma once
 
 #include "tanren/base/state.h"
@@ -49,16 +50,16 @@ struct Snapshot {
 
 // Writes folder/step-<step>. Keeps the newest `keep` complete step folders and those of the steps
 // `best` (best first), and points the link folder/best to the first of these. Returns the step
-// folder. RunError if the disk refuses; then nothing new is visible and older checkpoints are
+// folder. RunError if the disk fails; then nothing new is visible and older checkpoints are
 // untouched.
 std::filesystem::path write_checkpoint(const std::filesystem::path& folder, int64_t step,
                                        const Snapshot& snapshot, int64_t keep,
                                        const std::vector<int64_t>& best = {});
 
-// The same if ranks hold parts of the state. All ranks call it at the same time, each with its own
-// `snapshot.parts`, and each writes these; rank 0 writes the rest and makes the folder visible once
-// all ranks have flushed theirs. Either all ranks return or all throw a RunError naming the failed
-// rank.
+// The same if ranks hold parts of the state. All ranks call this function at the same time, and
+// each writes its own `snapshot.parts`. Rank 0 writes the rest and makes the folder visible once
+// all ranks have flushed their parts. Either all ranks return or all throw a RunError naming the
+// failed rank.
 std::filesystem::path write_shared_checkpoint(const std::filesystem::path& folder, int64_t step,
                                               const Snapshot& snapshot, int64_t keep,
                                               const std::vector<int64_t>& best,
@@ -72,17 +73,17 @@ std::optional<std::filesystem::path> checkpoint_of_step(const std::filesystem::p
                                                         int64_t step);
 std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path& folder);
 
-// A step folder's origin.json, not verified: for decisions before the rest is read. Empty if there
-// is none, as in older checkpoints.
+// A step folder's origin.json. It is not verified, because decisions before the rest is read need
+// it. Empty if there is none, as in older checkpoints.
 std::string origin_of(const std::filesystem::path& step_folder);
 
 // The plain values (counters and others) of a step folder's run state, not verified for the same
 // reason. CheckpointError if the file is damaged.
 std::map<std::string, Value> run_values_of(const std::filesystem::path& step_folder);
 
-// Reads and verifies a step folder: all that any number of ranks wrote. CheckpointError naming the
+// Reads and verifies a step folder, whatever number of ranks wrote it. CheckpointError naming the
 // file and what is wrong with it. Tensors are read when they are touched. If several ranks read it
-// together, each verifies its share of the files in parts, and all other files.
+// together, each rank verifies its share of the part files and all other files.
 Snapshot read_checkpoint(const std::filesystem::path& step_folder, int64_t rank = 0,
                          int64_t ranks = 1);
 

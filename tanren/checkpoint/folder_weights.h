@@ -13,12 +13,14 @@ struct FolderWeights {
   std::filesystem::path file;
   std::string remark;  // which weights they are, if that is not obvious; else empty
 };
-// The folder's model.safetensors, or the index of its parts. The model of the newest checkpoint
-// instead, if there is no such file or the run continued after it wrote it; the remark then reports
-// that the run continued. CheckpointError if there is neither.
+// Returns the folder's model.safetensors, or the index of its parts. Returns the newest
+// checkpoint's model instead if there is no such file, or if the run continued after it wrote the
+// file; the remark reports the latter. CheckpointError if the folder has neither the file nor a
+// checkpoint.
 FolderWeights weights_of_folder(const std::filesystem::path& folder);
 
-// read_weights and state_dict_of; for a folder, FolderWeights::remark comes first in state.remarks.
+// The results of read_weights and state_dict_of. For a folder, FolderWeights::remark is the first
+// of state.remarks.
 struct NamedWeights {
   WeightsFile file;
   StateDict state;

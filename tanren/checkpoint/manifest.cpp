@@ -80,7 +80,7 @@ std::map<std::string, Facts> read_manifest(const fs::path& path) {
   return files;
 }
 
-// After its checksum was compared with the marker's.
+// Reads the manifest after comparing its checksum with the marker's.
 std::map<std::string, Facts> verified_list(const fs::path& folder) {
   if (checked_facts(folder / kManifest).checksum + "\n" != read_file(folder / kMarker)) {
     refuse(folder / kManifest, "has changed (its checksum is not the marker's)");

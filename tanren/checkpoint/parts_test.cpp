@@ -34,7 +34,8 @@ class CheckpointParts : public ::testing::Test {
  protected:
   static constexpr int kRanks = 2;
 
-  // What rank `rank` holds; `mark` tells saves apart. The model has the second rank's weight first.
+  // The part of rank `rank`. `mark` distinguishes saves. The model has the second rank's weight
+  // first.
   static Snapshot held_by(int rank, int64_t mark) {
     const std::string weight = rank == 0 ? "one.weight" : "two.weight";
     const auto value = static_cast<double>(10 * mark + rank);
@@ -72,7 +73,7 @@ class CheckpointParts : public ::testing::Test {
     }
     return all;
   }
-  // The one line by which a step folder is refused after `ruin`.
+  // Damages a good step folder with `ruin` and returns the one-line error of reading it.
   std::string refusal_after(const std::function<void(const fs::path&)>& ruin) const {
     fs::remove_all(folder_.path());
     save(1, 1);
@@ -166,7 +167,7 @@ TEST_F(CheckpointParts, of_another_save_are_refused) {
   }
 }
 
-// A manifest that fits them does not help.
+// They are refused even if the manifest fits them.
 TEST_F(CheckpointParts, that_hold_a_tensor_twice_are_refused) {
   for (const std::string kind : {"model", "average", "optimizer"}) {
     const std::string line = refusal_after([&](const fs::path& step) {
@@ -192,7 +193,7 @@ TEST_F(CheckpointParts, are_not_there_if_two_ranks_write_one_tensor) {
   EXPECT_TRUE(saves().empty());
 }
 
-// Its model is written, its optimizer's state cannot be.
+// The rank's part of the model is written, but its optimizer state cannot be written.
 TEST_F(CheckpointParts, are_not_there_if_a_rank_fails_between_two_files) {
   save(1, 1);
   const auto fail = [](int rank, Snapshot& snapshot) {

@@ -120,8 +120,8 @@ void put_in_place(const fs::path& made, const fs::path& target) {
     fs::remove_all(made, ignored);
     return;
   }
-  // No save at `target`, or a file system that cannot exchange: the older save, if any, is first
-  // renamed to a name that counts.
+  // There is no save at `target`, or the file system cannot exchange names. So an older save, if
+  // any, is first renamed to a name that counts.
   const fs::path before = before_of(folder, step_of(target));
   if (is_complete(target)) {
     discard(before);

@@ -16,8 +16,9 @@ namespace tanren {
 
 // The step of the save `folder`, by its name; -1: not the name of a save.
 int64_t step_of(const std::filesystem::path& folder);
-// Whether `folder` is a save, complete or not: it has the files of one, or its name in a folder
-// `checkpoints`. A run folder may be called step-3, too.
+// Whether `folder` is a save, complete or not. It has the files of a save, or the name of one and
+// lies in a folder `checkpoints`. The name alone does not count, because a run folder may be called
+// step-3, too.
 bool is_step_folder(const std::filesystem::path& folder);
 // The complete saves, one per step, sorted by step.
 std::vector<std::filesystem::path> complete_steps(const std::filesystem::path& folder);

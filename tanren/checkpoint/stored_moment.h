@@ -10,8 +10,8 @@ namespace tanren {
 
 // The moment stored as `key` ("exp_avg", or its codes "exp_avg_codes") of a range, 1-dim in the
 // order of memory here. Packed codes and bf16 are converted to fp32, other dtypes are unchanged. A
-// range of codes must begin at a block if the parameter has the same order in memory as for the
-// writer. CheckpointError as for StoredState::range.
+// range of codes must begin at the start of a block if the parameter has the same memory order here
+// as in the process that wrote it. CheckpointError as for StoredState::range.
 at::Tensor moment_of(const StoredState& stored, const StateRange& wanted, const std::string& key);
 
 }  // namespace tanren

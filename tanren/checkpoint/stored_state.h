@@ -52,9 +52,9 @@ class StoredState {
   StoredState(const State& state, const std::vector<StateSlice>& slices);
 
   // The state `key` ("exp_avg") of a range, 1-dim in the order of memory here, or 0-dim if it is
-  // one number for the parameter. Scales of a packed moment ("exp_avg_scales") are one for each
-  // block, or one for each element if the writer's order of memory was another. CheckpointError if
-  // a part of the range is missing.
+  // one number for the parameter. A packed moment has one scale ("exp_avg_scales") for each block,
+  // or one for each element if the writer's memory order was different. CheckpointError if a part
+  // of the range is missing.
   at::Tensor range(const StateRange& wanted, const std::string& key) const;
   // Whether the state has `key` for the parameter, or for its first slice.
   bool has(const std::string& whole, const std::string& key) const;

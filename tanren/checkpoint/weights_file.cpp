@@ -94,7 +94,8 @@ fs::path model_in(const fs::path& folder) {
   return !fs::exists(whole) && fs::exists(index) ? index : whole;
 }
 
-// An index in a step folder says nothing of a part of another save; the manifest does.
+// Verifies the parts of a step folder's index against the manifest, because the index alone cannot
+// show that a part belongs to another save.
 void verify_parts(const fs::path& index) {
   const fs::path folder = index.parent_path();
   if (!is_complete(folder)) return;

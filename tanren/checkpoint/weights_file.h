@@ -20,8 +20,8 @@ struct WeightsFile {
 };
 
 // Recognises the format by content, not by extension. An index (…safetensors.index.json) stands for
-// its files, a checkpoint's folder for its model, a run folder for its newest checkpoint.
-// InputError naming the file for anything malformed.
+// its files, a checkpoint's folder for its model, a run folder for the weights that
+// weights_of_folder picks (folder_weights.h). InputError naming the file for anything malformed.
 WeightsFile read_weights(const std::filesystem::path& named);
 
 struct StateDict {

@@ -11,12 +11,13 @@
 
 namespace tanren {
 
-// The tensors of all files of the index, in its order; mapped, so read where they are touched.
-// CheckpointError if the files have other tensors than the index, or one of them twice.
+// Returns the tensors of all files of the index, in the index's order. They are mapped, so only
+// touched pages are read. CheckpointError if the files have other tensors than the index, or the
+// same tensor twice.
 WeightsFile read_index(const std::filesystem::path& path);
 
-// Writes the index of the safetensors files `files` in its folder; the tensors in the order of
-// `names`, which may have more. RunError if two files have the same tensor.
+// Writes the index of the safetensors files `files`, which lie in its folder. Its tensors are in
+// the order of `names`, which may have further names. RunError if two files have the same tensor.
 void write_index(const std::filesystem::path& path, const std::vector<std::string>& files,
                  const std::vector<std::string>& names);
 

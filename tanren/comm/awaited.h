@@ -1,5 +1,5 @@
-// What a rank waits for, and which rank holds it up in the end. Torch-free. Called by the
-// communicators and the control channel.
+// Awaited: what a rank waits for. Waits: finds the rank that holds up a waiting rank in the end.
+// Torch-free. Called by the communicators and the control channel.
 #pragma once
 
 #include "tanren/base/text.h"
@@ -12,16 +12,16 @@
 namespace tanren {
 
 struct Awaited {
-  int rank = -1;     // of a message: the other, in the world; -1: it waits for no message
+  int rank = -1;     // message: the other rank, in the world; -1: it waits for no message
   std::string what;  // "rank 3 to send the gradient of microbatch 2 (4096 bytes)", "a sum over
                      // ranks 2, 3"; empty: it waits for no rank
-  // Of an operation of several ranks: the index of their part (ControlPart), and its number there,
-  // from 1 on; 0: it waits for none.
+  // Collective operation: the index of its part (ControlPart), and its number in that part, counted
+  // from 1; 0: it waits for no operation.
   size_t part = 0;
   int64_t number = 0;
 };
 
-// `rank` to send the message to this one, or to take it. `what` may be empty.
+// A wait until `rank` sends a message to this rank, or takes one from it. `what` may be empty.
 inline Awaited awaited_message(int rank, bool is_sent_by_it, const std::string& what,
                                int64_t bytes) {
   return {rank, fmt::format("rank {} to {} {} ({} bytes)", rank, is_sent_by_it ? "send" : "take",
@@ -40,12 +40,12 @@ struct Waits {
   std::function<std::string(int rank)> place = nullptr;
   std::function<bool(int rank)> has_left = nullptr;  // null: none has
 
-  // The rank at the end of the waits that begin with those of `rank`. If they are a ring, a rank in
-  // it.
+  // Follows the waits from `rank` on and returns the last rank. If they form a ring, returns a rank
+  // in it.
   int holder(int rank) const;
-  // What a holder does, when it answers: "it waits for no other rank; …".
+  // What a holder whose process answers is doing: "it waits for no other rank; …".
   std::string of_holder(int rank) const;
-  // What a rank does that others wait for: what it waits for itself, and which rank holds it up.
+  // What a late rank is doing: what it waits for itself, and which rank holds it up.
   std::string of_late(int rank) const;
 };
 
@@ -55,9 +55,9 @@ inline std::string holding_up(int rank, double seconds, const Awaited& awaited) 
                      seconds, awaited.what);
 }
 
-// A failure as a rank that waited for a message tells it.
+// The text of a failure on a rank that waited for a message: `why` and what the rank waited for.
 std::string told_while_waiting(const std::string& why, int rank, const Awaited& awaited);
-// A line as it was before told_while_waiting().
+// The text without what told_while_waiting() added.
 std::string without_waits(const std::string& told);
 
 }  // namespace tanren

@@ -22,14 +22,15 @@ namespace tanren {
 
 namespace {
 
-// A broken connection is only an echo; its cause arrives through the control channel a little
+// A broken connection is only a consequence. Its cause arrives through the control channel a little
 // later.
 constexpr std::chrono::seconds kCauseTimeout{2};
-// If a connection breaks while a payload is half sent, Gloo forgets the wait for it, which would
-// then last for its whole timeout. So no wait lasts much longer than the connections.
+// If a connection breaks while a payload is half sent, Gloo forgets the wait for the payload, which
+// would then last for its whole timeout. A wait therefore ends this long after the failure is
+// known.
 constexpr std::chrono::milliseconds kAfterAbort{500};
 constexpr std::chrono::milliseconds kWaitSlice{250};
-// Between two looks whether a device has finished an operation.
+// The pause between two checks whether a device has finished an operation.
 constexpr std::chrono::microseconds kBetweenLooks{20};
 
 // The engine's error without the location in Gloo's sources and Gloo's advice.
@@ -44,7 +45,7 @@ using Clock = std::chrono::steady_clock;
 
 class C10dCommunicator final : public Communicator {
  public:
-  // `part.ranks`: in the world, by rank here; empty: all.
+  // `part.ranks`: the ranks in the world, indexed by rank in this communicator; empty: all ranks.
   C10dCommunicator(C10dBackend backend, C10dOptions options, std::shared_ptr<C10dLine> line,
                    ControlPart part)
       : backend_(std::move(backend.backend)),
@@ -109,14 +110,14 @@ class C10dCommunicator final : public Communicator {
   struct Operation {
     const char* what;
     int64_t number;             // from 1 on; 0: not counted
-    Clock::time_point started;  // of a message: its wait
+    Clock::time_point started;  // of a message: when its wait began
     Awaited awaited = {};       // of a message
   };
 
   bool is_part() const { return !part_.ranks.empty(); }
   ControlChannel* control() const { return line_->control(); }
   ControlMailbox* mailbox() const { return control() == nullptr ? nullptr : control()->mailbox(); }
-  // What a rank that waits for an operation of several ranks waits for.
+  // Describes a wait for a collective operation.
   Awaited awaited_in(const Operation& operation) const {
     const std::string ranks =
         is_part() ? text_of_ranks(part_.ranks) : fmt::format("all {} ranks", world_size());
@@ -204,7 +205,7 @@ class C10dCommunicator final : public Communicator {
     guarded(operation, [&] {
       check();
       messages_->launch(message);
-      // A device's engine makes its stream wait if it is given no time.
+      // Without a time limit, a device's engine makes its stream wait, not the host.
       const bool waits_here = options_.device.is_cpu();
       if (!messages_->wait(message, waits_here ? options_.timeout : std::chrono::milliseconds(0))) {
         throw CommError("its wait was ended");
@@ -246,13 +247,14 @@ class C10dCommunicator final : public Communicator {
       try {
         work.wait(kWaitSlice);
         return;
-      } catch (const std::exception&) {  // its own, or the slice is over, and it may end just now
+      } catch (const std::exception&) {  // its error or the slice's end; it may have ended
         continue;
       }
     }
     work.wait();
   }
-  // A device's engine makes its stream wait, and would let the host wait for a lost rank for ever.
+  // A device's engine makes only its stream wait. A wait of the host for a lost rank would never
+  // end, so the host polls.
   void wait_for_end(const Operation& operation, c10d::Work& work) const {
     if (options_.device.is_cpu()) return;  // wait() waited for it
     while (!work.isCompleted()) {
@@ -261,7 +263,7 @@ class C10dCommunicator final : public Communicator {
       std::this_thread::sleep_for(kBetweenLooks);
     }
     if (const std::exception_ptr error = work.exception()) std::rethrow_exception(error);
-    check();  // an abort ends operations, too, and leaves any numbers in this one and those before
+    check();  // an abort also ends operations: this one and those before then hold any numbers
   }
 
   // The backend's destructor waits for operations under way. If its abort leaves one under way, the
@@ -333,7 +335,7 @@ class C10dCommunicator final : public Communicator {
   const C10dOptions options_;
   const std::shared_ptr<C10dLine> line_;
   const ControlPart part_;
-  const std::shared_ptr<C10dMessages> messages_;  // the place's, too
+  const std::shared_ptr<C10dMessages> messages_;  // also used by place_
   const C10dLine::Place place_;
 };
 

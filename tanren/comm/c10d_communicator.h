@@ -27,9 +27,9 @@ struct C10dBackend {
 struct C10dPart {
   int rank;  // of this process in the part
   int size;
-  std::string name;                   // no other part of the run has it
+  std::string name;                   // unique among the parts of the run
   ControlChannel* control = nullptr;  // null: none
-  std::vector<int> ranks = {};        // of it, in the world, by rank
+  std::vector<int> ranks = {};        // in the world, by rank in the part
 };
 
 struct C10dOptions {

@@ -85,7 +85,7 @@ TEST(C10dCommunicator, what_an_abort_leaves_unended_is_given_up_at_once_once_its
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
-// As NCCL's: the stream waits, the host does not.
+// Behaves like NCCL's: the stream waits, the host does not.
 class OnStream final : public c10d::Work {
  public:
   explicit OnStream(int looks) : looks_(looks) {}
@@ -164,13 +164,13 @@ class Scribe : public c10d::Backend {
   std::string& log_;
 };
 
-// As NCCL's: a message waits for those started before it, and for all of its group.
+// Behaves like NCCL: a message waits for those started before it, and for all of its group.
 std::unique_ptr<Communicator> with_one_stream(c10::intrusive_ptr<c10d::Backend> backend) {
   return c10d_communicator(std::move(backend), {.name = "stream", .in_groups = true});
 }
 
 // On one stream, a receive would hold back the sends after it. In a group with the send, a receive
-// from another rank would hold back who waits for the send.
+// from another rank would hold back the rank that waits for the send.
 TEST(C10dCommunicator, a_receive_of_an_engine_with_one_stream_goes_with_the_next_send_to_its_rank) {
   std::string log;
   const auto comm = with_one_stream(c10::make_intrusive<Scribe>(log));
@@ -201,7 +201,7 @@ TEST(C10dCommunicator, a_wait_on_one_stream_starts_the_receives_of_its_rank_up_t
   EXPECT_EQ(log, " ( receive from 1 )");
 }
 
-// In two groups, the second would wait for the receive of the first, which may hang on it.
+// In two groups, the second would wait for the first's receive, which may depend on the second.
 TEST(C10dCommunicator, a_posted_send_goes_as_one_group_with_the_send_that_follows_it) {
   std::string log;
   const auto comm = with_one_stream(c10::make_intrusive<Scribe>(log));
@@ -357,7 +357,7 @@ TEST(C10dCommunicator, a_backend_that_cannot_be_split_says_so) {
                          "the engine hanging cannot be split into parts");
 }
 
-// As a connection that breaks amid a payload: the wait does not end by itself.
+// Behaves like a connection that breaks amid a payload: the wait does not end by itself.
 class EndedByAbort final : public c10d::Work {
  public:
   bool wait(std::chrono::milliseconds /*timeout*/) override {

@@ -18,7 +18,7 @@ void call_end(const C10dLine::End& end) {
   try {
     end();
   } catch (const std::exception&) {
-    // An engine without an abort; the others must end all the same.
+    // This engine has no abort. The other engines must be ended anyway.
   }
 }
 
@@ -54,7 +54,7 @@ void C10dLine::remove(Place place) {
 
 void C10dLine::cancel(const std::string& why) {
   set_why(cause_text(rank_, why));
-  if (control_ != nullptr) control_->fail(why);  // first: the others' connections break next
+  if (control_ != nullptr) control_->fail(why);  // first, because end_all() breaks connections
   end_all();
 }
 
@@ -103,7 +103,7 @@ void C10dLine::begin(Engine& engine) {
       return true;
     });
   } catch (const std::system_error&) {
-    call_end(end);  // no thread is to be had
+    call_end(end);  // no thread could be started
   }
 }
 

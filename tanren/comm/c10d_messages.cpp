@@ -11,10 +11,10 @@ namespace tanren {
 
 namespace {
 
-// 16 bits of the number and 15 of the hash of size and dtype. Messages that differ in them almost
-// never meet (1 in 32768), and both waits end with their time: Gloo would end the process if more
-// bytes came than it expects. The hash ends splitmix64 (Steele et al., 2014), so that no two sizes
-// are likelier to share it than others.
+// 16 bits of the number and 15 bits of a hash of size and dtype. Messages that differ in size or
+// dtype almost never match (1 in 32768), so both waits end with their timeouts. If they matched,
+// Gloo would end the process when more bytes come than it expects. The hash is the end of
+// splitmix64 (Steele et al., 2014), so that all pairs of sizes are equally unlikely to share it.
 int tag_of(int64_t number, const at::Tensor& tensor) {
   auto hash =
       static_cast<uint64_t>(tensor.nbytes()) << 8U | static_cast<uint64_t>(tensor.scalar_type());
@@ -24,7 +24,7 @@ int tag_of(int64_t number, const at::Tensor& tensor) {
   return static_cast<int>((static_cast<uint64_t>(number) & 0xFFFFU) << 15U | hash);
 }
 
-// What the backend is given while it lives goes as one group. None without a backend.
+// Messages given to the backend while it lives form one group. Without a backend there is no group.
 class GroupScope {
  public:
   explicit GroupScope(c10d::Backend* backend) : backend_(backend) {
@@ -33,7 +33,7 @@ class GroupScope {
   ~GroupScope() {
     try {
       end();
-    } catch (const std::exception&) {  // the error that left it open is thrown already
+    } catch (const std::exception&) {  // the error that left it open is already thrown
     }
   }
   GroupScope(const GroupScope&) = delete;
@@ -52,7 +52,7 @@ class GroupScope {
 void end_wait(c10d::Work& work) {
   try {
     work.abort();
-  } catch (const std::exception&) {  // it has no abort: the backend's own ends its wait
+  } catch (const std::exception&) {  // it has no abort: the backend's abort ends its wait
   }
 }
 
@@ -92,7 +92,7 @@ std::shared_ptr<C10dMessage> C10dMessages::receive(const at::Tensor& tensor, int
 
 std::shared_ptr<C10dMessage> C10dMessages::numbered(bool is_sent, const at::Tensor& tensor,
                                                     int rank) {
-  // As bytes, so that every dtype goes.
+  // As bytes, so that every dtype works.
   const at::NoGradGuard no_grad;
   const at::Tensor bytes = tensor.detach().view(-1).view(at::kByte);
   int64_t& count = (is_sent ? num_sent_ : num_received_)[static_cast<size_t>(rank)];

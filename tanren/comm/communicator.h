@@ -1,9 +1,9 @@
 // Communicator: sums and copies over the ranks of a run, and messages between two of them, on any
 // engine (in one process, Gloo, NCCL). Invariant: every rank starts the same sums and copies in the
-// same order, and when a wait returns, all ranks hold bitwise the same numbers (of a scattered sum
-// each its part). One per rank, used by one thread at a time; waits may come from another thread.
-// If an operation cannot complete, every waiting rank throws CommError: no rank hangs. Owned by
-// Parts; users may bring their own.
+// same order. When a wait returns, all ranks hold bitwise the same numbers (after a scattered sum,
+// each holds its part). One per rank, used by one thread at a time; waits may come from another
+// thread. If an operation cannot complete, every waiting rank throws CommError: no rank hangs.
+// Owned by Parts; users may bring their own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,8 +34,8 @@ class Communicator {
   virtual std::string_view name() const = 0;  // single, threads, gloo, nccl
   // The device whose tensors this rank's operations take.
   virtual at::Device device() const { return at::kCPU; }
-  // The device to which a tensor of `own` must go for an operation: `own`, if tensors of any device
-  // are taken.
+  // The device to which a tensor on `own` must be moved for an operation: `own` if the engine takes
+  // tensors on any device.
   virtual at::Device device_for(at::Device own) const {
     (void)own;
     return device();
@@ -53,24 +53,25 @@ class Communicator {
   // `tensor` becomes the tensor of rank `root`.
   virtual Work start_broadcast(const at::Tensor& tensor, int root) = 0;
 
-  // Messages between two ranks. The n-th that this rank sends to `rank` becomes the n-th that the
-  // other receives from here. `tensor`: dense, contiguous, any shape, of the same number of
+  // Messages between two ranks. The n-th message that this rank sends to `rank` is the n-th that
+  // `rank` receives from this rank. `tensor`: dense, contiguous, any shape, of the same number of
   // elements and dtype on both. Any number may be under way in both directions; each must be waited
   // for, unless the run ends. `what` names the message in errors ("the gradient of microbatch 3").
-  // Post the next receive from a rank after the wait for the current one: over NCCL a send goes as
-  // one group with all receives posted from the same rank, and waits for them.
+  // Start the next receive from a rank only after the wait for the current one, because over NCCL a
+  // send goes as one group with all receives started from the same rank, and waits for them.
   // CommError for a tensor that cannot be sent, for this rank itself, and for an engine without
   // messages.
   Work start_send(const at::Tensor& tensor, int rank, const std::string& what = "");
-  // The same for a message that another send to the rank follows: over NCCL both go as one group.
+  // The same, for a message that is followed by another send to the rank. Over NCCL both go as one
+  // group.
   Work post_send(const at::Tensor& tensor, int rank, const std::string& what = "");
   Work start_receive(const at::Tensor& tensor, int rank, const std::string& what = "");
 
-  // Every rank calls it. The ranks of one colour become a communicator of their own, in the order
-  // that they have here, with the timeout of this one. A cancel or a lost rank ends the waits of
-  // all parts and of this one. A part is destroyed before the communicator that it was made from;
-  // with_parts.h has what an exception needs.
-  // CommError for an engine that cannot be split.
+  // Every rank calls it. The ranks of one colour form a new communicator, a part, with the same
+  // order of ranks and the same timeout. A cancel or a lost rank ends the waits of this
+  // communicator and of all its parts. Destroy a part before the communicator that it was made
+  // from. with_parts.h also does what is needed after an exception. CommError for an engine that
+  // cannot be split.
   virtual std::unique_ptr<Communicator> split(int colour);
 
   // Ends every wait, now and later, on all ranks with the CommError "[comm] rank <this>: <why>", or
@@ -93,7 +94,7 @@ class Communicator {
   void broadcast(const at::Tensor& tensor, int root) { start_broadcast(tensor, root)->wait(); }
 
  private:
-  // What start_send, post_send and start_receive have checked.
+  // start_send, post_send and start_receive call these after their checks.
   virtual Work begin_send(const at::Tensor& tensor, int rank, const std::string& what);
   virtual Work begin_post(const at::Tensor& tensor, int rank, const std::string& what) {
     return begin_send(tensor, rank, what);

@@ -54,8 +54,8 @@ class Gloo final : public c10d::ProcessGroupGloo {
 };
 
 void prepare_process() {
-  // Gloo writes to connections that a lost rank has closed: that must be an error, not end this
-  // process.
+  // Gloo writes to connections that a lost rank has closed. This must cause an error, and not end
+  // the process by a signal.
   struct sigaction action {};
   if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
     action.sa_handler = SIG_IGN;
@@ -66,7 +66,7 @@ void prepare_process() {
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
 }
 
-// What a rank connects with, to all others or to those of a part.
+// What a rank needs to connect to all other ranks, or to those of a part.
 struct GlooPlace {
   c10::intrusive_ptr<c10d::Store> store;
   std::string own_address;

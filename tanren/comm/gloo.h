@@ -1,6 +1,6 @@
 // Ranks that are processes, on one machine or several, over the Gloo inside libtorch. They meet at
-// rank 0's address or in a file; a rank that does not come or comes twice is named. Called by
-// backend.cpp.
+// rank 0's address or in a file. The error names a rank that does not come or comes twice. Called
+// by backend.cpp.
 #pragma once
 
 #include "tanren/comm/communicator.h"

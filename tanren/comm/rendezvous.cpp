@@ -36,9 +36,9 @@ bool is_elsewhere(const World& world) { return world.local_size < world.size; }
 
 constexpr std::chrono::seconds kShortest{2};  // least wait, if rank 0 came late
 
-// Runs `work` until `end`; no value if the time is over. c10d itself waits without end for an
-// answer, which another program at the port or a stopped rank 0 never gives, and for the rest of
-// what a killed process began to write into a file.
+// Runs `work` until `end`; no value if the time is over. c10d itself has no time limit in two
+// cases: it waits for an answer that another program at the port or a stopped rank 0 never gives,
+// and for the rest of a record that a killed process began to write into a file.
 template <class Work>
 std::optional<std::invoke_result_t<Work&>> within(Clock::time_point end, Work work) {
   auto answer = run_detached(std::move(work));
@@ -161,7 +161,7 @@ class Arrival {
     throw CommError(silent_text(0));
   }
 
-  // When all its work must have ended; work still under way then gets no answer.
+  // The time when all its work must have ended. Work still under way then counts as unresponsive.
   Clock::time_point over() const { return end_ + kShortest + kLinger; }
   std::string unresponsive() const { return unresponsive_text(world_, timeout_); }
 

@@ -95,13 +95,13 @@ void gather_parts(const std::vector<Given>& ranks, size_t share) {
   }
 }
 
-// All ranks, or those that one call of split() made a communicator of. Its members are guarded by
-// the group's mutex.
+// All ranks, or the ranks of a communicator that split() made. Its members are guarded by the
+// group's mutex.
 struct Part {
   explicit Part(std::vector<int> of_group)
       : ranks(std::move(of_group)), next(ranks.size(), 0), num_splits(ranks.size(), 0) {}
 
-  const std::vector<int> ranks;  // of the group, by rank here
+  const std::vector<int> ranks;  // in the group, by rank here
   int64_t number = 0;            // of this part in the group
   std::vector<int64_t> next;     // by rank, the number of its next operation
   std::map<int64_t, std::shared_ptr<Call>> open;
@@ -133,10 +133,10 @@ struct ThreadGroup::Shared : ThreadLine {
   void wait(const Part& part, int rank, Call& call);
   void combine_share(Call& call, std::unique_lock<std::mutex>& lock);
   [[noreturn]] void give_up(const Part& part, const Call& call);
-  // Of the ranks that have not come, the one with the fewest operations; below 0: none.
+  // The rank with the fewest operations among those that have not come; below 0: none.
   static int latest(const Part& part, const Call& call);
-  // Of ranks of `parent`, for its rank `rank`; the same for all that name these ranks in the same
-  // call.
+  // The part of `parent` that consists of `ranks`, for its rank `rank`. All ranks that name the
+  // same ranks in the same call get the same part.
   std::shared_ptr<Part> part_of(Part& parent, int rank, const std::vector<int>& ranks);
 
   const std::shared_ptr<Part> all;

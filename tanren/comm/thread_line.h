@@ -20,7 +20,7 @@ namespace tanren {
 
 struct ThreadLine {
   using Clock = std::chrono::steady_clock;
-  // Both are called with the mutex held.
+  // Both functions are called with the mutex held.
   struct Wait {
     std::function<std::string()> what;  // Awaited::what
     std::function<int()> next;          // the rank that it waits for; below 0: none
@@ -33,8 +33,8 @@ struct ThreadLine {
     if (aborted.empty()) aborted = why;
     changed.notify_all();
   }
-  // Counts an operation whose ranks have all started it. Returns when its `size` bytes are over the
-  // link. The caller holds the mutex.
+  // Counts an operation whose ranks have all started it. Returns the time when its `size` bytes
+  // have crossed the link. The caller holds the mutex.
   Clock::time_point carry(int64_t size) {
     ++operations;
     bytes += size;
@@ -45,8 +45,7 @@ struct ThreadLine {
     return link_free;
   }
 
-  // What all wait for, each for what it has waited for the longest. The caller holds the mutex for
-  // as long as it uses the result.
+  // The oldest wait of each rank. The caller holds the mutex for as long as it uses the result.
   Waits all_waits() const {
     const auto of = [this](int rank) -> const std::list<Wait>& {
       return waits[static_cast<size_t>(rank)];
@@ -67,7 +66,8 @@ struct ThreadLine {
   std::vector<std::list<Wait>> waits;  // by rank; the newest last
 };
 
-// While it lives, the rank waits for this. Begins with the lock held, and ends with it held.
+// While it lives, `wait` is in the rank's list of waits. The lock is held at its begin and at its
+// end.
 class ThreadWaitScope {
  public:
   ThreadWaitScope(ThreadLine& line, std::unique_lock<std::mutex>& lock, int rank,

@@ -25,10 +25,10 @@ struct MessageEnd {
   at::Device device;
   int64_t bytes;
   std::string what;
-  std::optional<c10::Event> given;  // of a device: the work that its stream had before
+  std::optional<c10::Event> given;  // device: the work that its stream had before
 };
 
-// A mark in the device's current stream; none on the CPU.
+// An event at the end of the device's current stream; none on the CPU.
 std::optional<c10::Event> marked(const at::Device& device) {
   if (device.is_cpu()) return std::nullopt;
   c10::Event event(device.type());
@@ -36,8 +36,8 @@ std::optional<c10::Event> marked(const at::Device& device) {
   return event;
 }
 
-// While it lives, work on the tensor's device goes to a stream of its own, which waits for what
-// both ends were given.
+// While it lives, work on `device` goes to a separate stream, which first waits for the `given`
+// events of both ends.
 class CopyStreamScope {
  public:
   CopyStreamScope(const at::Device& device, const MessageEnd& one, const MessageEnd& other) {
@@ -59,7 +59,7 @@ class CopyStreamScope {
 struct ThreadWires::Message {
   // Each end is written before the other side finds the message.
   std::optional<MessageEnd> sent, received;
-  bool is_done = false;  // guarded by the line's mutex, as what follows is until it is true
+  bool is_done = false;  // guarded by the line's mutex, like the members below until it is true
   std::vector<c10::Event> copied;
   ThreadLine::Clock::time_point arrives{};
 };
@@ -91,8 +91,8 @@ std::shared_ptr<ThreadWires::Message> ThreadWires::start(const Wire& wire, bool 
 
 void ThreadWires::meet(const std::shared_ptr<Message>& message, const Wire& wire) {
   MessageEnd &sent = *message->sent, &received = *message->received;
-  // References, not copies: the ends give up their tensors below, and no copy may still hold them
-  // when the ends are told that the message has arrived.
+  // References, not copies: both ends release their tensors below. No copy may still hold the
+  // tensors when the ranks are notified that the message has arrived.
   const at::Tensor &from = sent.tensor, &to = received.tensor;
   std::string why;
   if (from.numel() != to.numel() || from.scalar_type() != to.scalar_type()) {
@@ -106,7 +106,8 @@ void ThreadWires::meet(const std::shared_ptr<Message>& message, const Wire& wire
   } else {
     try {
       const at::NoGradGuard no_grad;
-      // Of two devices, the copy runs on the sender's stream and the receiver's waits for it.
+      // Between two devices, the copy runs on the sender's stream and the receiver's stream waits
+      // for it.
       const CopyStreamScope to_stream(to.device(), sent, received);
       std::optional<CopyStreamScope> from_stream;
       if (from.device() != to.device()) from_stream.emplace(from.device(), sent, received);

@@ -1,5 +1,5 @@
-// ThreadWires: the messages between two ranks of a ThreadGroup. The rank that comes second copies.
-// On devices it does so on streams of their own, and each side's stream waits for the copy.
+// ThreadWires: the messages between two ranks of a ThreadGroup. The rank that comes second copies
+// the data. On devices the copy runs on separate streams, and each side's stream waits for it.
 // Thread-safe. Called by thread_group.cpp.
 #pragma once
 
@@ -21,7 +21,7 @@ class ThreadWires {
  public:
   // The ranks are those of the whole group.
   struct Wire {
-    int64_t part;  // messages of different parts do not meet
+    int64_t part;  // messages of different parts never match
     int from, to;
     auto operator<=>(const Wire&) const = default;  // NOLINT(modernize-use-nullptr)
   };
@@ -29,7 +29,7 @@ class ThreadWires {
 
   explicit ThreadWires(ThreadLine& line) : line_(line) {}
 
-  // The side of the message that sends it, or the one that receives it. CommError.
+  // Starts the sending or the receiving side of a message. CommError.
   std::shared_ptr<Message> start(const Wire& wire, bool sends, const at::Tensor& tensor,
                                  const std::string& what);
   // CommError, also when the other side has not come within the timeout.
@@ -40,7 +40,7 @@ class ThreadWires {
   [[noreturn]] void give_up(int rank, const Awaited& awaited);
 
   ThreadLine& line_;
-  // For their other side; guarded by the line's mutex.
+  // Messages that wait for their other side; guarded by the line's mutex.
   std::map<Wire, std::deque<std::shared_ptr<Message>>> waiting_;
 };
 

@@ -106,7 +106,7 @@ TEST_P(Wires, the_rank_that_holds_up_a_chain_of_waits_is_named_with_what_was_awa
                            "for rank 1 to send the gradient of microbatch 3 (8 bytes): it ");
     TANREN_EXPECT_CONTAINS(error, "it waits for no other rank; its own code does not come back");
   }
-  // Each that waited says for what.
+  // Each rank that waited reports for what.
   TANREN_EXPECT_CONTAINS(errors[1],
                          "; rank 1 waited for rank 2 to send the gradient of microbatch");
 }
@@ -190,7 +190,7 @@ TEST_P(Wires, a_message_and_a_sum_that_wait_for_each_other_are_told_so) {
   }
 }
 
-// Gloo would end the process if the bytes met.
+// Gloo would end the process if the two messages matched.
 TEST_P(Wires, messages_of_different_sizes_are_told_on_both_ranks) {
   std::vector<std::string> errors(2);
   run_impatient(2, [&](Communicator& comm) {
@@ -268,7 +268,7 @@ TEST_P(Wires, a_rank_that_does_not_come_to_a_sum_of_a_part_is_named_as_of_the_wh
   std::vector<std::string> errors(4);
   run_impatient(4, [&](Communicator& comm) {
     const auto part = comm.split(comm.rank() / 2);
-    // Ranks 0 and 1 have started no operation of their part either, which says nothing.
+    // Ranks 0 and 1 have also started no operation, but their part is another one.
     std::string& error = errors[static_cast<size_t>(comm.rank())];
     if (comm.rank() != 2) {
       error = end_of_run(comm);
@@ -283,7 +283,7 @@ TEST_P(Wires, a_rank_that_does_not_come_to_a_sum_of_a_part_is_named_as_of_the_wh
   }
 }
 
-// What a rank destroys after its part, as the parts of a run do that hold its model.
+// Stands for an object that a rank destroys after its part and that takes long, such as a model.
 struct SlowEnd {
   ~SlowEnd() { std::this_thread::sleep_for(3s); }
 };
@@ -504,7 +504,7 @@ TEST(Single, has_nobody_to_send_to_and_is_its_own_part) {
   EXPECT_EQ(comm->split(3)->world_size(), 1);
 }
 
-// A user's communicator of before there were messages.
+// A user's communicator from before there were messages.
 class WithoutWires final : public Communicator {
  public:
   int rank() const override { return 0; }

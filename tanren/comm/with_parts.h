@@ -1,4 +1,4 @@
-// Where work on ranks happens: an exception ends the other ranks with its line while the
+// Runs work on ranks. If the work throws, the line of its exception ends the other ranks while the
 // communicators still live. If a part were destroyed first, the others would see a closed
 // connection before its cause. Called by run and by whoever splits a communicator.
 #pragma once
@@ -21,7 +21,7 @@ auto cancel_if_it_throws(Communicator& comm, const Work& work) {
   }
 }
 
-// Calls `work` with the part of `parent` that the ranks of `colour` make. Every rank of `parent`
+// Calls `work` with the part of `parent` that has the ranks of `colour`. Every rank of `parent`
 // calls it. `work` keeps no reference to the part; parts of several axes nest:
 //   with_parts(all, replica, [&](const auto& pipeline) {
 //     with_parts(all, stage, [&](const auto& data) { … });

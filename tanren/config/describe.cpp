@@ -37,23 +37,23 @@ struct Description {
 
 constexpr std::string_view kObjective = "objectives.NAME";
 
-// The sections that an objective may have of its own, each told as one key.
+// The sections that an objective may have of its own. Each is described as one key.
 struct OwnSection {
   const char *name, *help;
 };
 constexpr OwnSection kOwnSections[] = {
     {"optimizer",
-     "Keys of [optimizer] for this objective alone, in a table [objectives.NAME.optimizer]; with "
-     "--set objectives.NAME.optimizer.KEY. A key that is not here has the run's value (of another "
-     "kind than the run's: if that kind reads it); --set to none goes back to it. When a run "
-     "resumes, it may change as in [optimizer]."},
+     "Keys of [optimizer] for this objective alone, in a table [objectives.NAME.optimizer] or by "
+     "--set objectives.NAME.optimizer.KEY. Other keys have the run's value (if kind differs from "
+     "the run's: only those that this kind reads); --set to none restores it. When a run resumes, "
+     "a key may change as in [optimizer]."},
     {"schedule",
      "Keys of [schedule], in the same way. The schedule counts the objective's own updates, which "
      "are the run's steps / every."},
     {"clip", "Keys of [clip], in the same way."}};
 
-// Every key, and after a list of tables the keys of one table. The keys of an objective, which it
-// shares with the run, are told once.
+// Every key. A list of tables is followed by the keys of one table. The keys that an objective
+// shares with the run are described once.
 std::vector<Description> descriptions() {
   RunConfig config;
   config.objectives.try_emplace("NAME");
@@ -101,12 +101,12 @@ Words words_of(Identity identity) {
               "may change, if the end is still ahead"};
     case Identity::on_request:
       return {" ±", " May change when a run resumes and --set asks for it.",
-              "may change if `--set` asks for it (a precision not to or from fp64)", "may change"};
+              "may change if `--set` asks for it (precision: not to or from fp64)", "may change"};
     case Identity::evaluates:
       return {" ◇",
-              " May change when a run resumes, unless evaluations decide over it (plateau, "
+              " May change when a run resumes, unless evaluations affect the run (plateau, "
               "best, early stop).",
-              "may change, unless evaluations decide over the run", "may change"};
+              "may change, unless evaluations affect the run", "may change"};
     case Identity::by_name:
       return {" /", " When a run resumes, only the last name must be the same.",
               "the place may change, the last name may not", "may change; `init_from` is left out"};
@@ -185,15 +185,13 @@ std::string changes_markdown() {
 
 std::string config_markdown() {
   std::string text =
-      "# Config reference\n\nGenerated from `tanren/config/sections`; the same text as `tanren "
-      "help`.\nA config is TOML; `--set key=value` overrides a key (texts need no quotes, `none` "
-      "takes an\noptional number back). A path is relative to the config file, one of `--set` to "
-      "the "
-      "working folder.\n\nKeys marked ∘ do not define the run: a run folder resumes with another "
-      "value of them. ↑ may only\ngrow. ± may change where `--set` asks for it at that start. ◇ "
-      "may "
-      "change where no\nevaluation decides over the run (plateau, best, early stop). Of a path "
-      "marked / the last name defines\nthe run, its place does not.\n";
+      "# Config reference\n\nGenerated from `tanren/config/sections`; `tanren help` prints the "
+      "same text.\nA config is TOML. `--set key=value` overrides a key; texts need no quotes, and "
+      "`none` removes an\noptional value. A path in the config file is relative to that file, one "
+      "in `--set` to the working folder.\n\nThe mark of a key says whether it may change when a "
+      "run resumes. ∘: it may. ↑: it may only grow. ±: it may\nif `--set` asks for it at that "
+      "start. ◇: it may, unless evaluations affect the run (plateau, best, early\nstop). /: the "
+      "place of the path may change, its last name may not. No mark: it may not change.\n";
   std::string last;
   for (const auto& [section, name, type, value, info] : descriptions()) {
     if (section != last) {

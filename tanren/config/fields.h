@@ -110,8 +110,8 @@ std::vector<Field> fields_of(Options& options, const std::string& prefix = "") {
   return list.fields;
 }
 
-// All fields of a config, in the order of the documentation: those of objectives for the entries
-// that it has. They point into `config`.
+// All fields of a config, in the order of the documentation, including those of its objectives.
+// They point into `config`.
 std::vector<Field> fields_of(RunConfig& config);
 
 // The field of that key; null if there is none.

@@ -20,13 +20,14 @@ constexpr std::string_view kOwnOfARank[] = {
     "data.workers",    "data.prefetch",       "memory.",     "metrics.",  "parallel.devices",
     "checkpoint.keep", "parallel.rendezvous", "generate.",   "sweep."};
 
-// In stages these are of all ranks, too: each rank predicts what all stages hold.
+// Keys that must also be equal on all ranks if the run has stages, because each rank predicts what
+// all stages hold.
 bool predicts_stages(const Field& field) {
   return field.key == "memory.recompute" || field.key == "memory.offload";
 }
 
-// Paths may differ, too: ranks compare the data itself. Weights come from rank 0, and in stages
-// ranks compare them.
+// Whether ranks may have different values of the key. Paths may differ, because ranks compare the
+// data itself. Weights come from rank 0; with stages, ranks compare them.
 bool is_own_of_a_rank(const Field& field) {
   const TextKind text = field.info.text;
   if (text == TextKind::file || text == TextKind::file_or_name) return true;
@@ -78,9 +79,9 @@ bool has_grown(const std::string& before, const std::string& now) {
   return !before.empty() && !now.empty() && std::stoll(now) > std::stoll(before);
 }
 
-// Whether a change on request to `config` is allowed. Changes to or from fp64 are not, because
-// parameters in fp64 differ from those in fp32; nor are those of a mode that the optimizer's state
-// is stored in.
+// Whether a change on request to `config` is allowed. Changes to or from fp64 are refused, because
+// parameters in fp64 differ from those in fp32. Changes of the mode are also refused if the
+// optimizer's state is stored in its type.
 bool may_change(const FieldInfo& info, const std::string& key, const std::string& before,
                 const std::string& now, const RunConfig& config) {
   if (info.identity != Identity::on_request) return false;
@@ -91,14 +92,15 @@ bool may_change(const FieldInfo& info, const std::string& key, const std::string
   return !is_wide(before) && !is_wide(now) && !stores_state;
 }
 
-// A key whose values differ, as TOML text; empty: not set, or an objective's key with the run's.
+// A key whose values differ. `before` and `now` are TOML text; empty: the key is not set, or an
+// objective has the run's value.
 struct Difference {
   std::string key;
   FieldInfo info;
   std::string before, now;
 };
 
-// In the order of the keys; those of objectives that `before` alone has come last.
+// The differences, in the order of the keys. Keys of objectives that only `before` has come last.
 std::vector<Difference> differences(const RunConfig& before, const RunConfig& now) {
   RunConfig old_copy = before, copy = now;
   const auto old_values = values_of(before), values = values_of(now);
@@ -120,7 +122,8 @@ std::vector<Difference> differences(const RunConfig& before, const RunConfig& no
   return found;
 }
 
-// So that a program's own objectives, which nobody asked for, stay as they are.
+// Marks the own keys of objectives as asked for, so that inherit() keeps the objectives that a
+// program made itself.
 void claim_own_keys(RunConfig& config) {
   const auto inherited = inherited_keys(config);
   for (const Field& field : fields_of(config)) {
@@ -214,7 +217,7 @@ std::vector<std::pair<std::string, std::string>> values_of_all_ranks(const RunCo
       of_stages.emplace_back(field.key, toml_text(field));
     }
   }
-  // Behind parallel.pipeline, so that ranks that differ in it are told that.
+  // These follow parallel.pipeline, so that ranks that differ in it get that error.
   values.insert(values.end(), of_stages.begin(), of_stages.end());
   return values;
 }

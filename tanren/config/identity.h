@@ -11,10 +11,10 @@
 
 namespace tanren {
 
-// "key: before → now" for each key that defines the run and differs. A key of an objective that one
-// of them alone has differs, too. run.steps and run.epochs may
-// grow. Skipped are keys that do not change training, keys of evaluations if no evaluation decides
-// over the run, and keys in `requested` that may change on request.
+// "key: before → now" for each key that defines the run and differs, including the keys of an
+// objective that only one config has. run.steps and run.epochs may grow. Skips keys that do not
+// change training, keys of evaluations if no evaluation decides over the run, and keys in
+// `requested` that may change on request.
 std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig& now,
                                         const std::set<std::string>& requested = {});
 
@@ -23,20 +23,21 @@ struct KeyChange {
   std::string key, before, now;
 };
 
-// The same as values: all that a run cannot change when it resumes, and a fork can.
+// The keys of differing_keys() with their values: a run that resumes may not change them, but a
+// fork may.
 std::vector<KeyChange> defining_changes(const RunConfig& before, const RunConfig& now,
                                         const std::set<std::string>& requested = {});
 
-// The same of every key that differs, also of those that any run may change.
+// All keys that differ, including those that any run may change.
 std::vector<KeyChange> all_changes(const RunConfig& before, const RunConfig& now);
 
-// The keys that may change on request (rate, schedule, clip, precision; not to fp64 or from it) and
-// differ.
+// The keys that differ and may change on request (rate, schedule, clip, precision except to or from
+// fp64).
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now);
 
-// Whether a fork of `before` (run.fork_from) is also one of `now`: the run folders have one name,
-// and the step folders, too. The name of the run alone stands for the step folder that was chosen
-// in it.
+// Whether two values of run.fork_from mean the same source: the run folders have the same name, and
+// so have the step folders. If `now` names only a run folder, every step folder of that run is the
+// same source.
 bool is_same_source(const std::string& before, const std::string& now);
 
 // Whether the results of evaluations change how the run continues. If they do not, the run may be
@@ -47,7 +48,7 @@ bool evaluations_decide(const RunConfig& config);
 // have gets the run's value.
 void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::string>& keys);
 
-// Key and value of everything that must be equal on all ranks of a run. Left out is what may differ
+// Key and value of everything that must be equal on all ranks of a run. Leaves out what may differ
 // between machines: devices, threads, memory, where the data is, what is shown.
 std::vector<std::pair<std::string, std::string>> values_of_all_ranks(const RunConfig& config);
 

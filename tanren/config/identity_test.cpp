@@ -235,7 +235,7 @@ TEST(Identity, how_it_is_evaluated_may_change_unless_evaluations_decide_over_the
     // Evaluations decided until now, and decide nothing from here on.
     EXPECT_TRUE(differing_keys(one, two, {"schedule.kind"}).empty());
     judge(two);
-    EXPECT_EQ(differing_keys(one, two).size(), 2u);  // metrics alone decide nothing
+    EXPECT_EQ(differing_keys(one, two).size(), 2u);  // evaluate.metrics is not among them
     EXPECT_TRUE(evaluations_decide(two));
   };
   expect_refused([](RunConfig& config) { config.early_stop.patience = 2; });
@@ -305,12 +305,12 @@ TEST(Identity, of_where_a_run_began_only_the_last_name_counts_and_of_its_data_no
   EXPECT_FALSE(differ("run.fork_from", "/a/run", "/b/run"));
   EXPECT_TRUE(differ("run.fork_from", "/a/run", "/a/other"));
   EXPECT_TRUE(differ("run.fork_from", "/a/run", ""));
-  // Step folders of any two runs look alike.
+  // Step folders of different runs have the same names.
   const std::string step = "/a/run/checkpoints/step-4";
   EXPECT_FALSE(differ("run.fork_from", step, "/b/run/checkpoints/step-4/"));
   EXPECT_TRUE(differ("run.fork_from", step, "/a/other/checkpoints/step-4"));
   EXPECT_TRUE(differ("run.fork_from", step, "/a/run/checkpoints/step-8"));
-  EXPECT_FALSE(differ("run.fork_from", step, "/b/run"));  // which has chosen it
+  EXPECT_FALSE(differ("run.fork_from", step, "/b/run"));  // the run chose that step
   EXPECT_TRUE(differ("run.fork_from", step, "/b/step-4"));
   EXPECT_FALSE(differ("model.from_hf", "/a/bert/", "/b/bert"));
   EXPECT_TRUE(differ("model.from_hf", "owner/bert", "owner/gpt2"));
@@ -394,11 +394,11 @@ TEST(WriteConfig, reads_back_the_keys_of_every_optimizer_and_schedule) {
 }
 
 TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
-  // What goes together differs by kind, so each kind of source writes its own keys.
+  // Each kind of source writes its own keys, because valid combinations differ by kind.
   const std::vector<std::string> by_kind[] = {
       {"fields", "samples"},
       {"path", "label", "label_type", "shape", "scale", "offset", "classes"}};
-  // Those of images, pairs, text, tokens and tables are written and read back in
+  // The keys of images, pairs, text, tokens and tables are written and read back in
   // sections/data_*_test.cpp.
   const std::vector<std::string> of_images = {
       "size",  "resize",   "crop", "crop_scale", "crop_ratio", "pad",   "flip",

@@ -34,7 +34,7 @@ struct OptimizerKind {
   bool nesterov = false;
   bool decouples_decay = false;  // weight decay shrinks the weights and is not added to gradients
   bool is_factored = false;      // keeps sums over rows and columns
-  bool leaves_some_to_adamw = false;  // those of optimizer.adamw_parameters, and 1-dim ones
+  bool leaves_some_to_adamw = false;  // AdamW updates optimizer.adamw_parameters and 1-dim ones
   std::string whole;  // what one rank must update as a whole; empty: single elements
   std::string state;  // its state in words; empty: as in `moments`
 };
@@ -57,7 +57,7 @@ struct ModelKind {
   std::string widths;      // the key that lists the widths of its layers
   bool generates = false;  // it can generate text if its task is next_token
   bool is_convolutional = false;
-  bool has_instance_norm = false;  // and pads by mirrored pixels
+  bool has_instance_norm = false;  // has it, and pads by mirrored pixels
   bool is_recurrent = false;
   bool uses_weights_once = false;  // once per sample, so that replicas in threads gain nothing
 };
@@ -139,7 +139,7 @@ inline bool reads_evaluations(const ScheduleOptions& schedule) {
   return kind != nullptr && kind->reads_evaluations;
 }
 
-// The same of the run's own schedule or that of some objective.
+// Whether this holds for the run's own schedule or that of some objective.
 inline bool reads_evaluations(const RunConfig& config) {
   return reads_evaluations(config.schedule) ||
          std::any_of(config.objectives.begin(), config.objectives.end(),
@@ -152,8 +152,8 @@ inline bool packs_state(const OptimizerOptions& optimizer) {
   return kind != nullptr && reads(*kind, "state");
 }
 
-// Sets optimizer.state as --set does: of the run, whose optimizer must have the choice, and of each
-// objective that has the run's value and the choice.
+// Sets optimizer.state as --set does. The run's optimizer must support the choice. Objectives that
+// have the run's value get the new one if their optimizer supports it.
 inline void set_state(RunConfig& config, const std::string& state) {
   const std::string before = std::exchange(config.optimizer.state, state);
   for (auto& [name, own] : config.objectives) {

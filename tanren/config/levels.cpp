@@ -8,7 +8,7 @@ namespace {
 
 bool is_narrow(const std::string& type) { return type == "fp16" || type == "bf16"; }
 
-// The 16 bits of a level: fp16, as in apex, unless precision.mode says bf16.
+// The 16-bit type of a level: fp16, as in apex, unless precision.mode is bf16.
 std::string narrow_type(const PrecisionOptions& options) {
   return options.mode == "bf16" ? "bf16" : "fp16";
 }

@@ -1,5 +1,5 @@
-// The levels O0 to O3 of mixed precision, as apex.amp had them, and what they come to with the keys
-// that are set over them. The checks of a config and the plan read it. Torch-free.
+// The levels O0 to O3 of mixed precision, as apex.amp had them, and the properties that result when
+// keys override them. Used by the checks of a config and by the plan. Torch-free.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -16,7 +16,7 @@ struct Level {
   bool patch_torch_functions = false;
   bool keep_batchnorm_fp32 = false;
   bool master_weights = false;
-  bool scales_dynamically = false;  // in fp16; else by 1
+  bool scales_dynamically = false;  // in fp16; otherwise there is no loss scale
 };
 
 const std::vector<Level>& levels();
@@ -25,7 +25,7 @@ const Level* level_of(const PrecisionOptions& options);
 
 // The properties that hold: those of the level, except where a key sets another value.
 struct LevelProperties {
-  // That forward computes in. Without a level: precision.mode, which may be "auto".
+  // The type that forward computes in. Without a level: precision.mode, which may be "auto".
   std::string mode;
   std::string cast_model_type;  // of weights, buffers and fields of a batch
   bool patch_torch_functions = false;

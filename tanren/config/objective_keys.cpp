@@ -18,7 +18,8 @@ void copy_value(const Field& from, const Field& to) {
   std::visit([&](auto* member) { *member = *std::get<decltype(member)>(from.member); }, to.member);
 }
 
-// Keys of `kinds` that an objective of this kind does not take from a run of another one.
+// The keys that an objective of kind `own` does not take from a run of another kind, because its
+// kind does not read them.
 template <typename Kind>
 Keys keys_of_others(const std::vector<Kind>& kinds, const std::string& own,
                     const std::string& run) {
@@ -75,7 +76,7 @@ void inherit(RunConfig& config) {
                     keys_of_others(schedule_kinds(), schedule, config.schedule.kind),
                     config.schedule, own.schedule);
     inherit_section(prefix + "clip.", config.asked, {}, config.clip, own.clip);
-    // A key that the objective's own value of another one makes meaningless.
+    // Resets a key that another value of the objective makes meaningless.
     if (!is_asked("optimizer.layers") && own.optimizer.layer_decay == 1) {
       own.optimizer.layers.clear();
     }

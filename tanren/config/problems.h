@@ -52,8 +52,8 @@ bool reads_as(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// The checks of one section each, in sections/<section>.cpp: those whose line begins with one of
-// its keys, in the order in which validate.cpp calls them.
+// The checks of one section each, in sections/<section>.cpp, in the order in which validate.cpp
+// calls them. Each reports the problems whose line begins with one of its keys.
 void check_run(Problems& p, const RunConfig& config, const std::string& accelerator);
 void check_model(Problems& p, const ModelOptions& o, const std::vector<std::string>& known);
 void check_data(Problems& p, const RunConfig& config, const std::vector<std::string>& registered);
@@ -84,7 +84,8 @@ void check_token_data(Problems& p, const std::string& section, const SourceOptio
 // Whether both data sections give the model the same kind of tokens.
 void check_token_pair(Problems& p, const DataOptions& o);
 
-// The keys of one data section about the columns of a table; whether both sections read alike.
+// The keys of one data section about the columns of a table, and whether both sections read them in
+// the same way.
 void check_table(Problems& p, const std::string& section, const SourceOptions& o);
 void check_columns_pair(Problems& p, const DataOptions& o);
 
@@ -93,7 +94,7 @@ void check_columns_pair(Problems& p, const DataOptions& o);
 void check_steering(Problems& p, const RunConfig& config, const std::string& section,
                     const std::string& switch_key, const std::string& metric,
                     const std::string& mode);
-// The second half of that: `metric` is measured, and its direction is known.
+// The second half of check_steering: `metric` is measured, and its direction is known.
 void check_metric(Problems& p, const RunConfig& config, const std::string& section,
                   const std::string& metric, const std::string& mode);
 

@@ -135,7 +135,8 @@ class Reader {
   bool take_back(const std::string& key) {
     const Field* field = find_field(fields_, key);
     if (field == nullptr) return false;
-    // An objective's key has the run's value then, and an empty text is no time.
+    // These keys may be unset although they are not optional: an objective's key then has the run's
+    // value, and an empty run.max_time means no limit.
     const bool may_lack = !objective_prefix(key).empty() || key == "run.max_time";
     const auto reset = [=](auto* member) {
       constexpr bool kIsOptional = requires { member->reset(); };

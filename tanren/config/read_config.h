@@ -22,7 +22,8 @@ RunConfig read_config(const std::filesystem::path& file, const std::vector<std::
 // Reads the config that a run recorded, without validating it: it was valid when it was written,
 // and stays readable even if validate refuses it now.
 RunConfig read_recorded_config(const std::filesystem::path& file);
-// The same of the text of such a file, whose paths are absolute. `source` names it in errors.
+// The same for the text of a recorded config, whose paths are absolute. `source` names it in
+// errors.
 RunConfig parse_recorded_config(std::string_view text, const std::string& source);
 
 // read_config on text. `source` names the text in errors; its paths are relative to `folder`.

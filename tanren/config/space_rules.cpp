@@ -121,7 +121,7 @@ class DimensionRules {
       if (at == nullptr) return false;
       if (at->key == d_.key) return true;
     }
-    return false;  // a circle that it is not part of
+    return false;  // the circle does not include the dimension
   }
 
   const DimensionOptions& d_;

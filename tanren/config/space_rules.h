@@ -13,8 +13,7 @@ namespace tanren {
 
 struct Field;
 
-// Whether a number of the key is a whole number, as that of batch.global_batch, which also takes a
-// word.
+// Whether the key takes whole numbers. True also for batch.global_batch, which takes a word, too.
 bool takes_whole_numbers(const Field& field);
 
 // The key and the value of "KEY=VALUE", trimmed. Empty if `when` has another form.
@@ -27,7 +26,7 @@ struct SpaceProblem {
 
 // All problems of `space`, in its order: a dimension without a key, the same key twice, ends that
 // are missing or in the wrong order, a log scale that reaches 0, values beside a range, and a
-// condition on what is no dimension, on a value that it does not have, or in a circle.
+// condition that names no dimension or none of its values, or that is part of a circle.
 std::vector<SpaceProblem> space_problems(const std::vector<DimensionOptions>& space);
 
 }  // namespace tanren

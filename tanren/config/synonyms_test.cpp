@@ -160,7 +160,8 @@ TEST(Synonyms, lead_to_keys_and_words_that_there_are) {
 
 // Issue 21: adam was mapped to adamw, which decays weights differently.
 TEST(Synonyms, tell_where_a_word_or_switch_of_others_has_no_equal_here) {
-  // Half-precision weights, GPT-1, half a sum of squares, a period of its own.
+  // They mean half-precision weights, GPT-1, half a sum of squares, and a schedule with its own
+  // period.
   for (const auto& [key, word, wrong] :
        std::vector<std::array<const char*, 3>>{{"precision.mode", "16-true", "fp16"},
                                                {"precision.mode", "bf16-true", "bf16"},

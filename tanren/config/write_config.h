@@ -10,8 +10,9 @@
 
 namespace tanren {
 
-// Every key with its value; of an objective's keys those without the run's value. Optional keys
-// that are not set are left out; keys that the user did not give are marked as defaults.
+// Every key with its value. An objective's key is left out if it is inherited from the run
+// (inherited_keys). Optional keys that are not set are left out; keys that the user did not give
+// are marked as defaults.
 std::string to_toml(const RunConfig& config);
 
 // What --set key=value would write for each pair, as sections with their keys, in order. `config`

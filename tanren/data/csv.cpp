@@ -1,6 +1,6 @@
-// csv: a header line, one label column by name, and the columns of features: numbers, or texts as
-// categories. Read once into one tensor of inputs [rows, shape…] and one of labels [rows]; once
-// more before that, if something must be measured.
+// csv: a header line, one named label column, and feature columns of numbers or of texts as
+// categories. The file is read once, into the tensors inputs [rows, shape…] and labels [rows]. If
+// something must be measured, the file is read once or, with data.split, twice before that.
 #include "tanren/base/error.h"
 #include "tanren/base/hash.h"
 #include "tanren/base/names.h"
@@ -29,7 +29,7 @@ namespace {
 
 constexpr const char* kNoRows = "there are no rows below the header; add some";
 
-// The hash of all that an encoding has learnt.
+// The hash of all that an encoding measured on the training data.
 uint64_t hash_of(const TableEncoding& table) {
   Hash64 hash;
   for (const TableColumn& column : table.columns) {
@@ -47,7 +47,7 @@ uint64_t hash_of(const TableEncoding& table) {
 
 class CsvDataset : public TensorDataset {
  public:
-  // `names`: labels that the file has as names; else empty. `hashes`: as TensorDataset.
+  // `names`: the class names if labels are names; otherwise empty. `hashes`: as in TensorDataset.
   CsvDataset(TensorMap fields, const DataInfo& info, const std::string& what,
              std::vector<std::string> names, std::vector<uint64_t> hashes)
       : TensorDataset(std::move(fields), info, what, std::move(hashes)),
@@ -94,7 +94,7 @@ class CsvReader {
   }
 
  private:
-  // Whether a row, by its number from 0, is one to learn from; empty: all are.
+  // Says whether the row of this number (from 0) is used for training. An empty function keeps all.
   using KeepsRow = std::function<bool(int64_t row)>;
 
   TableFile open() const {
@@ -105,13 +105,13 @@ class CsvReader {
     return {options_, what_, wanted, decimal()};
   }
 
-  // Of a file that is opened once more: its header is that of the first time.
+  // Checks that a file that is opened again still has the header of the first time.
   void check_header(const TableFile& file) const {
     const TableFile::Reading now = file.reading();
     if (now.columns != first_.columns || now.delimiter != first_.delimiter) fail_changed();
   }
 
-  // The end of one reading: the first one says how the others must be.
+  // Ends one reading. All later readings must be equal to the first.
   void end_reading(const TableFile& file) {
     const TableFile::Reading now = file.reading();
     if (is_read_ && now != first_) fail_changed();
@@ -130,7 +130,8 @@ class CsvReader {
     return shared_ != nullptr ? shared_->decimal : point;
   }
 
-  // As training read its columns; else those that are asked for, measured; else all of them.
+  // Chooses the columns that training used, if there are any. Otherwise chooses and measures the
+  // columns that the keys ask for, or all columns without these keys.
   void choose_columns(const TableFile& file) {
     if (shared_ != nullptr) {
       table_ = *shared_;
@@ -150,7 +151,7 @@ class CsvReader {
     }
   }
 
-  // A label that is an input as well would tell its answer.
+  // A label column that is also an input would reveal the answer.
   void check_label(const TableFile& file) const {
     for (const TableColumn& column : table_.columns) {
       if (column.name != options_.label) continue;
@@ -300,7 +301,8 @@ class CsvReader {
     return std::make_unique<CsvDataset>(std::move(fields), info, what_, names, std::move(hashes));
   }
 
-  // only_classes as numbers, where the classes have `names`.
+  // The entries of only_classes as class numbers, by their places in `names`; unchanged without
+  // names.
   std::vector<std::string> numbers_of_classes(const std::vector<std::string>& names,
                                               const std::string& where) const {
     if (names.empty()) return options_.only_classes;
@@ -324,7 +326,7 @@ class CsvReader {
   std::vector<size_t> places_;    // of the table's columns
   std::vector<uint64_t> hashes_;  // of the rows, for data.split
   size_t label_ = 0;
-  TableFile::Reading first_;  // of the header, until is_read_
+  TableFile::Reading first_;  // only the header until is_read_
   bool is_read_ = false;
 };
 

@@ -246,7 +246,7 @@ TEST_F(CsvColumns, are_standardised_as_scikit_learn_does_it) {
   const auto made = inputs_of(*train);
   ASSERT_EQ(made.size(), expected.size());
   for (size_t i = 0; i < made.size(); ++i) EXPECT_FLOAT_EQ(made[i], expected[i]) << i;
-  // An evaluation is measured by training.
+  // Evaluation data use the means and deviations that were measured on the training data.
   const DataInfo info = train->info();
   const auto eval = inputs_of(*open("label,c,same,year,x\n0,w,9,2020.875,0.84375\n", {}, &info));
   const std::vector<float> wanted = {0, 0, 2, 0, 0};

@@ -15,8 +15,8 @@
 
 namespace tanren {
 
-// Without data.*.classes, a class from this number on is refused: it comes from a wrong column more
-// likely than from a model of that width.
+// Without data.*.classes, classes from this number on are refused. A wrong label column is a more
+// likely cause than a model with this many classes.
 constexpr int64_t kMaxUnannouncedClass = 1'000'000;
 
 struct Collated {
@@ -30,11 +30,11 @@ struct Draw {
   int64_t epoch = 0;
 };
 
-// What data.split looks at. Neither may depend on the other samples.
+// The input of data.split. The hash and the class of a sample must not depend on other samples.
 struct SplitKeys {
-  std::vector<uint64_t> hashes;  // of each sample, as split_hash: of its contents, name or number
-  // Of each sample; empty if samples do not have exactly one class, or if samples of one hash may
-  // have several (a hash of the patient of a picture).
+  std::vector<uint64_t> hashes;  // one a sample: split_hash of its contents, name or number
+  // The class of each sample. Empty if samples do not have exactly one class, or if samples with
+  // the same hash may have different classes (a hash of the patient whom a picture shows).
   std::vector<int64_t> classes;
 };
 
@@ -52,22 +52,23 @@ class Dataset {
   // Number of samples of each class 0, 1, … of info().outputs. Empty if samples do not have exactly
   // one class, or if the dataset does not count.
   virtual std::vector<int64_t> class_counts() const { return {}; }
-  // A name of the sample that the user knows: its file below the data's folder ("a/1.jpg"; of pairs
-  // "a/1"). Empty if samples have no names.
+  // A name that the user knows: the sample's file below the data's folder ("a/1.jpg"), or "a/1" for
+  // a pair of pictures. Empty if samples have no names.
   virtual std::string sample_name(int64_t /*index*/) const { return ""; }
-  // The number that the sample has in its source, whose samples count from 0. Another one than
-  // `index` in a part of the source.
+  // The number of the sample in its source, from 0. It differs from `index` if this dataset is only
+  // a part of the source.
   virtual int64_t source_row(int64_t index) const { return index; }
   // Hashes that identify these samples, beside their number. Must take at most a hundredth of the
   // time that opening took. A resumed run whose parts differ is refused, naming these parts.
   virtual std::vector<DataPart> parts() const { return {}; }
-  // Samples of one hash are in one part of a split; DataError if they have different classes. By
-  // default the samples are hashed by number and have no classes.
+  // The keys of data.split. Samples with the same hash go to the same part of the split; open_split
+  // throws DataError if they have different classes. By default the samples are hashed by number
+  // and have no classes.
   virtual SplitKeys split_keys() const;
   // Frees what only split_keys needs. It is not called after this.
   virtual void drop_split_keys() {}
-  // A dataset of these samples alone, which are numbered anew and know their source_row; null:
-  // collate with their numbers here does.
+  // A dataset of only these samples, numbered from 0, with their source_row. Null if the caller can
+  // use collate of this dataset instead, with `rows` as indices.
   virtual std::unique_ptr<Dataset> subset(const std::vector<int64_t>& /*rows*/) const {
     return nullptr;
   }
@@ -79,8 +80,8 @@ class Dataset {
 // index_select would open OpenMP teams, which loader threads must not do.
 class TensorDataset : public Dataset {
  public:
-  // `hashes` are the split's, of each sample; empty: samples are hashed by number. DataError if a
-  // field is a scalar, the first dimensions differ or there are no samples.
+  // `hashes` has the split hash of each sample; if it is empty, samples are hashed by number.
+  // DataError if a field is a scalar, the first dimensions differ or there are no samples.
   TensorDataset(TensorMap fields, DataInfo info, const std::string& what,
                 std::vector<uint64_t> hashes = {});
   int64_t size() const override { return size_; }

@@ -133,7 +133,7 @@ TEST(Tensors, a_truncated_file_is_one_line) {
   TANREN_EXPECT_CONTAINS(error, "cut.safetensors");
 }
 
-// Issue 22: such a label allocated 40 GB of counts, or threw bad_alloc.
+// Issue 22: a very large label allocated 40 GB of counts, or threw bad_alloc.
 TEST(Tensors, a_label_far_off_is_a_slip_unless_the_classes_are_announced) {
   for (const int64_t far : {int64_t{1} << 33, INT64_MAX}) {
     const auto fields =

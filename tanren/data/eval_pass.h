@@ -1,6 +1,6 @@
-// EvalPass: every sample of a dataset once, in order, in batches. Ranks share the samples without
-// padding, so that no sample counts twice (pytorch#25162). For one thread; if collating is slow,
-// other threads make the next batches meanwhile.
+// EvalPass: returns every sample of a dataset once, in order, in batches. Ranks share the samples
+// without padding, so that no sample counts twice (pytorch#25162). Only one thread may use a pass.
+// If collating is slow, helper threads make the next batches ahead.
 #pragma once
 
 #include "tanren/data/dataset.h"

@@ -110,7 +110,8 @@ FileList chosen_files(const SourceOptions& options, const std::string& what) {
   return list;
 }
 
-// An empty file would be a part without a token. If all are empty, they stay.
+// Removes empty files, which could become a part of the split without a token. If all files are
+// empty, they stay.
 void drop_empty(FileList& list) {
   FileList kept;
   for (size_t i = 0; i < list.files.size(); ++i) {

@@ -14,18 +14,18 @@ namespace tanren {
 struct FileList {
   std::vector<std::filesystem::path> files;  // sorted by path
   std::vector<std::string> names;            // relative to the folder; "" for one named file
-  // If there is one file: the stretch [begin, end) of its tokens, as shares.
+  // With one file: the range [begin, end) of its tokens that is used, as fractions of the file.
   double begin = 0, end = 1;
 };
 
 // Lists the files of options.path. A folder is searched recursively for regular files and links to
 // them; names that begin with a dot and links to folders are left out. A pattern (*, ?, [a-z], as
 // glob(7)) may match files and folders. A file is kept if its name below the folder matches
-// `include` and not `exclude`, and its place (place_of) lies in `part`. Of these files, without the
-// empty ones, options.stream_split takes those of one part, by the hashes of their names (split.h);
-// of a single file it takes a stretch: evaluation's is the last one.
-// DataError naming the path if no file is left; ConfigError for `include` or `exclude` with a path
-// that names one file.
+// `include` and not `exclude`, and its place (place_of) lies in `part`. With options.stream_split,
+// empty files are dropped and only the files of one part of the split are kept, by the hashes of
+// their names (split.h). A single file is cut instead, and evaluation gets its end. DataError
+// naming the path if no file is left. ConfigError for `include` or `exclude` if the path names one
+// file.
 FileList list_files(const SourceOptions& options, const std::string& what);
 
 // " in the evaluation part of data.split = 0.1", or the training part; empty without a split.

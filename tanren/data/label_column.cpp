@@ -20,7 +20,8 @@ LabelColumn::LabelColumn(const SourceOptions& options, const std::string& what,
     : options_(options), what_(what), train_(train), decimal_(decimal) {
   if (!is_class()) return;
   names_ = options.class_names;
-  // only_classes numbers the classes anew, after they are read.
+  // With only_classes, the classes are numbered again after they are read, so training's names do
+  // not apply to the file.
   const bool is_same_kind = train != nullptr && !train->feature_names.empty();
   if (names_.empty() && is_same_kind && options.only_classes.empty()) names_ = train->class_names;
   for (const std::string& name : names_) known_.emplace(name, std::ssize(known_));
@@ -88,7 +89,7 @@ void LabelColumn::add_known(std::string_view text, const TableFile& file) {
 
 void LabelColumn::add_new(std::string_view text, const TableFile& file) {
   const bool is_mixed = found_.empty() && !labels_.empty();
-  // An evaluation without training's names has numbers, as training.
+  // Evaluation data that take no class names from training must have numbers as labels.
   const bool is_numbered = train_ != nullptr && options_.only_classes.empty();
   if (is_mixed || is_numbered) {
     file.fail("column " + one_line(options_.label) + ": \"" + one_line(text).substr(0, 40) +
@@ -108,7 +109,7 @@ void LabelColumn::add_new(std::string_view text, const TableFile& file) {
                   to_text(std::max(kMostNames, options_.classes)), what_));
 }
 
-// The names of the rows in their order, and the labels as places in it.
+// Sorts the names that the rows have and turns the labels into places in this order.
 void LabelColumn::sort_names() {
   std::vector<double> sorted(found_.size());
   for (const auto& [name, place] : found_) {

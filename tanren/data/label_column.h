@@ -1,6 +1,6 @@
 // LabelColumn: the labels of a table, row by row: classes with or without names, or values. Classes
-// are numbers 0, 1, …, or all of them names, which are sorted unless they are given. Called by the
-// kind csv.
+// are either all numbers 0, 1, … or all names. Names are sorted unless they are given. Called by
+// the kind csv.
 #pragma once
 
 #include "tanren/base/data_info.h"
@@ -19,13 +19,13 @@ namespace tanren {
 
 class LabelColumn {
  public:
-  // `train`: the training data's info, whose names of classes an evaluation has; null for training.
-  // All must outlive it.
+  // `train`: the training data's info, which gives evaluation data their class names; null for
+  // training. All arguments must outlive this object.
   LabelColumn(const SourceOptions& options, const std::string& what, const DataInfo* train,
               const std::string& decimal);
 
-  // Takes the label of the file's last row. DataError naming its line if it is missing, unknown, no
-  // number or out of range.
+  // Adds the label `cell` of the file's last row. DataError naming the line if the label is
+  // missing, unknown, not a number or out of range.
   void add(std::string_view cell, const TableFile& file);
   int64_t size() const { return static_cast<int64_t>(labels_.size()); }
   // int64 classes or fp32 values, [size()]; sets info's outputs, class_labels and class_names.
@@ -45,7 +45,7 @@ class LabelColumn {
   const std::string& decimal_;
   std::vector<std::string> names_;  // known before the first row; empty: none are
   std::map<std::string, int64_t, std::less<>> known_;  // places of names_
-  std::map<std::string, int64_t, std::less<>> found_;  // names of the rows, as they came
+  std::map<std::string, int64_t, std::less<>> found_;  // the rows' names → order of appearance
   std::vector<double> labels_;                         // values, classes or places in found_
 };
 

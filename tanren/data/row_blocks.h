@@ -13,10 +13,10 @@ class RowBlocks {
  public:
   explicit RowBlocks(int64_t width);
 
-  // Room for one more row, to be filled in before the next.
+  // Adds a row and returns its `width` numbers. The caller fills them in before the next add().
   float* add();
   int64_t rows() const { return rows_; }
-  // The rows as a tensor [rows(), width]; none are left here.
+  // Returns the rows as a tensor [rows(), width] and removes them from this object.
   at::Tensor take();
 
  private:

@@ -26,12 +26,12 @@ std::vector<bool> below_share(const std::vector<uint64_t>& hashes, double share)
   return chosen;
 }
 
-// Rows [begin, begin + size) of an order, all of one class and hash.
+// Rows [begin, begin + size) of the sorted order. All have the same class and hash.
 struct EqualRows {
   size_t begin = 0, size = 0;
 };
 
-// Chooses among the groups of one class, which are in the order of their hashes.
+// Chooses evaluation's groups from the groups of one class, which are sorted by hash.
 std::vector<EqualRows> smallest_groups(const std::vector<EqualRows>& groups, double share) {
   size_t rows = 0;
   for (const auto& group : groups) rows += group.size;

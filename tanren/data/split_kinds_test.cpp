@@ -71,7 +71,7 @@ TEST_F(SplitKinds, rows_of_a_table_of_texts_are_split_by_their_cells) {
   std::vector<bool> turned = part_flags(parts_of(table("b.csv", true), 0.2));
   std::reverse(turned.begin(), turned.end());
   EXPECT_EQ(flags, turned);
-  // As documented: each cell after its length; the label counts.
+  // The documented hash covers each cell after its length, including the label.
   std::vector<uint64_t> hashes;
   std::vector<int64_t> classes;
   for (int i = 0; i < 40; ++i) {
@@ -106,7 +106,7 @@ TEST_F(SplitKinds, a_row_of_tensors_has_the_hash_of_the_hashes_of_its_fields) {
                                fields.size() * sizeof fields[0]);
     EXPECT_EQ(keys.hashes[static_cast<size_t>(row)], split_hash(all)) << row;
   }
-  data->drop_split_keys();  // what is left are the hashes of numbers, which take no memory
+  data->drop_split_keys();  // from now on rows are hashed by number, without memory
   EXPECT_EQ(data->split_keys().hashes[7], split_hash(int64_t{7}));
 }
 

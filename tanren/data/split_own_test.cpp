@@ -1,4 +1,4 @@
-// data.split of the datasets of a program: what it may say of its samples, and what is refused.
+// data.split of a program's own datasets: which split keys they may give, and what is refused.
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
 #include "tanren/base/text.h"
@@ -32,7 +32,7 @@ struct PictureTraits {
   bool fails = false;                  // collate throws
 };
 
-// 40 pictures of a program, four of each patient; its row is what a sample holds.
+// 40 pictures of a program, four of each patient. A sample holds the number of its row.
 class PatientPictures : public Dataset {
  public:
   explicit PatientPictures(PictureTraits traits, int64_t size = 40)
@@ -63,7 +63,7 @@ class PatientPictures : public Dataset {
   int64_t size_;
 };
 
-// Four pictures of a patient have one hash. `mixed`: the fourth is of another class.
+// The four pictures of a patient have the same hash. `mixed`: the fourth has another class.
 SplitKeys keys_by_patient(bool with_classes, bool mixed) {
   SplitKeys keys;
   for (int64_t row = 0; row < 40; ++row) {
@@ -164,7 +164,7 @@ TEST(SplitOfAProgram, samples_are_told_by_their_number_in_the_source) {
       fmt::format("collate of samples {}, {} failed: ", *rows.rbegin(), *rows.begin()));
 }
 
-// The options of the program's own kind reach the kind `inner`.
+// A factory that passes the options of the program's own kind on to the kind `inner`.
 Factory handing_on_to(const std::string& inner, bool with_split = true) {
   return [=](SourceOptions options, const std::string& what, const DataInfo* train) {
     options.kind = inner;

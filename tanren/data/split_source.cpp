@@ -17,11 +17,10 @@ namespace tanren {
 
 namespace {
 
-// The samples `rows` of another dataset, numbered from 0. It shares that dataset with the other
-// part.
+// The samples `rows` of the dataset `whole`, numbered from 0. Both parts of a split share `whole`.
 class SubsetDataset : public Dataset {
  public:
-  // `rows` rise. `counts`: of each class, among them.
+  // `rows` must be in rising order. `counts`: the number of these rows in each class.
   SubsetDataset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> rows,
                 std::vector<int64_t> counts)
       : whole_(std::move(whole)), rows_(std::move(rows)), counts_(std::move(counts)) {}
@@ -59,8 +58,8 @@ class SubsetDataset : public Dataset {
     return rows;
   }
 
-  // The ids of a batch of `whole_` as numbers of this dataset. What collated() refuses stays as it
-  // is.
+  // Replaces the ids of a batch of `whole_` by numbers of this dataset. Ids that collated() will
+  // refuse because of their form stay unchanged.
   Collated renumbered(Collated made) const {
     const at::Tensor ids = made.batch.ids;
     const bool are_numbers =
@@ -86,7 +85,7 @@ class SubsetDataset : public Dataset {
   std::vector<int64_t> counts_;
 };
 
-// The number of `rows` of each class 0, 1, … of `outputs`; empty if `classes` is.
+// The number of `rows` in each class 0, 1, …, outputs - 1; empty if `classes` is empty.
 std::vector<int64_t> counts_among(const std::vector<int64_t>& rows,
                                   const std::vector<int64_t>& classes, int64_t outputs) {
   if (classes.empty()) return {};
@@ -140,8 +139,8 @@ SplitSource open_stream(const DatasetRegistry& registry, SourceOptions source,
   return split;
 }
 
-// The library's own kinds hash the class with the rest, or the name of its folder: `is_own` is
-// false.
+// `is_own`: the kind is a program's own. The library's kinds need no check of the classes, because
+// their hashes cover the class or the name of its folder.
 void check_keys(const SplitKeys& keys, int64_t size, bool is_own, const std::string& what) {
   const bool fits =
       std::ssize(keys.hashes) == size && (keys.classes.empty() || std::ssize(keys.classes) == size);
@@ -162,7 +161,7 @@ void check_keys(const SplitKeys& keys, int64_t size, bool is_own, const std::str
       keys.classes[static_cast<size_t>(other)]));
 }
 
-// By what the rows were chosen, for the plan.
+// A text for the plan that says how the rows were chosen.
 std::string by_what(const Dataset& whole, const SplitKeys& keys) {
   const auto classes = std::set(keys.classes.begin(), keys.classes.end()).size();
   if (classes > 0) {

@@ -155,7 +155,7 @@ TEST_F(SplitSources, synthetic_samples_are_split_alike_whether_they_are_held_or_
   const SourceOptions small{.kind = "synthetic",
                             .fields = {"labels: int[] in [0, 4]", "inputs: float[1] in [0, 1]"},
                             .samples = 5000};
-  SourceOptions large = small;  // above what is made once
+  SourceOptions large = small;  // too large to be made only once
   large.fields[1] = "inputs: float[4096] in [0, 1]";
   const auto held = opened(small, 0.1), made = opened(large, 0.1);
   EXPECT_EQ(held.how, made.how);
@@ -180,7 +180,7 @@ TEST_F(SplitSources, images_are_split_by_name_and_evaluation_augments_nothing) {
   EXPECT_TRUE(seen.equal(collated(*train, {0}).batch["inputs"]));
   EXPECT_FALSE(seen.equal(collated_for_training(*train, {0}, {}).batch["inputs"]));
 
-  // Others under the same names.
+  // Other images under the same names leave the choice unchanged.
   const auto parts = [](const Dataset& data) { return data.parts().front().hash; };  // names
   const uint64_t before = parts(*eval);
   for (int i = 0; i < 20; ++i) folder_.file(fmt::format("images/cat/{}.jpg", i), make_jpeg(24, 16));
@@ -198,7 +198,7 @@ TEST_F(SplitSources, a_damaged_image_is_replaced_by_one_of_its_own_part) {
     hashes.push_back(split_hash(names.back()));
     classes.push_back(i / 12);
   }
-  // Images of evaluation are black; of training only one has pixels that can be decoded.
+  // All images of evaluation are black. Only one image of training can be decoded.
   const std::string black = make_jpeg(16, 16, {}, [](int width, int, unsigned char* row) {
     std::fill(row, row + 3 * width, static_cast<unsigned char>(0));
   });
@@ -286,7 +286,7 @@ TEST_F(SplitSources, files_of_text_are_split_by_name) {
   for (const int64_t file : train) EXPECT_EQ(more.count(file), 0U);
 }
 
-// Samples 0, 1, … of a program: names, augmentation, and ids that may be wrong.
+// A program's dataset of samples 0, 1, … with names, augmentation, and ids that may be wrong.
 class Counted : public Dataset {
  public:
   explicit Counted(int64_t shift) : shift_(shift) {}

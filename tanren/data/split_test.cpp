@@ -110,7 +110,7 @@ TEST(SplitRows, a_class_gives_the_rows_with_its_smallest_hashes) {
 }
 
 TEST(SplitRows, duplicates_of_a_row_are_in_one_part) {
-  // Each of 200 rows is there one to five times.
+  // Each of 200 rows occurs one to five times.
   std::vector<uint64_t> hashes;
   std::vector<int64_t> classes;
   for (int64_t row = 0; row < 200; ++row) {

@@ -1,5 +1,5 @@
 // The cells of a table as inputs of a sample: numbers, categories and missing values. Shared by csv
-// and by the rows to predict, so that both read a cell alike.
+// and by the rows to predict, so that both read a cell in the same way.
 #pragma once
 
 #include "tanren/base/table_encoding.h"
@@ -19,7 +19,7 @@ enum class CellProblem { none, missing, no_number, out_of_range, not_finite, too
 bool is_missing(std::string_view cell);
 
 // Reads a number such as 3.14 (with `decimal` ",": 3,14), -2e-3 or +5; blanks around it are
-// skipped. It may be infinite or NaN. `none`, `no_number` or `out_of_range`.
+// skipped. The result may be infinite or NaN. Returns `none`, `no_number` or `out_of_range`.
 CellProblem parse_number(std::string_view cell, const std::string& decimal, double& value);
 
 // What is wrong with a cell, and what to do: "column a is empty; fill it or drop the row".
@@ -28,13 +28,14 @@ std::string cell_text(CellProblem problem, const std::string& column, std::strin
 // Cells → inputs. Immutable, so thread-safe.
 class CellEncoder {
  public:
-  // Of `options` the scale, the offset and the decimal point count; without one it is training's.
+  // Uses only the scale, offset and decimal point of `options`. If `options` has no decimal point,
+  // training's applies.
   CellEncoder(std::shared_ptr<const TableEncoding> table, const SourceOptions& options);
 
-  // Writes the inputs of a cell of column `index`, as many as the column is wide. A text that a
-  // category does not know is all zeros, as is a missing one.
+  // Writes the inputs of a cell of column `index`, as many as the column is wide. A category turns
+  // an unknown or missing text into zeros.
   CellProblem encode(size_t index, std::string_view cell, float* inputs) const;
-  // The same of a column of numbers; NaN is a missing value.
+  // The same for a number; NaN is a missing value.
   CellProblem encode(size_t index, double number, float* input) const;
   const TableEncoding& table() const { return *table_; }
 

@@ -21,7 +21,8 @@ class ColumnPatterns {
 
   bool has(const std::string& column) const { return matches_any(patterns_, column); }
 
-  // DataError if a pattern fits none of `known`. `why` says why a column of that name is not there.
+  // DataError if a pattern matches none of the columns `known`. `why`: the reason why other columns
+  // of the file are not among them.
   void check(const TableFile& file, const std::vector<std::string>& known, const std::string& label,
              const std::string& why) const {
     for (const std::string& pattern : patterns_) {

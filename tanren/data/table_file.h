@@ -15,7 +15,7 @@ namespace tanren {
 
 class TableFile {
  public:
-  // Opens options.path and reads its header. `wanted`: columns that the delimiter is found by.
+  // Opens options.path and reads its header. `wanted`: the columns by which the delimiter is found.
   // Error texts begin with `what` ("data.train"). DataError if there is no header.
   TableFile(const SourceOptions& options, const std::string& what,
             const std::vector<std::string>& wanted, const std::string& decimal);
@@ -24,15 +24,15 @@ class TableFile {
 
   const std::vector<std::string>& columns() const { return columns_; }
 
-  // The next row; false at the end. DataError if it has not as many cells as the header, or cannot
-  // be split.
+  // Reads the next row; false at the end. DataError if it cannot be split, or if it has more or
+  // fewer cells than the header.
   bool next();
-  // Of the last row: its cells, its text without blanks around it, and where it began.
+  // The last row's cells, its text without surrounding blanks, and the line where it began.
   const Cells& cells() const { return cells_; }
   std::string_view row() const;
   int64_t line() const { return records_.line(); }
 
-  // What was read of the file until now. Two readings of a file that nobody changes are alike.
+  // What was read of the file so far. Two readings of an unchanged file are equal.
   struct Reading {
     std::vector<std::string> columns;
     char delimiter = ',';
@@ -43,7 +43,7 @@ class TableFile {
   Reading reading() const { return {columns_, delimiter_, rows_, hash_.value()}; }
   char delimiter() const { return delimiter_; }
 
-  // DataError that names the file and the line; without one, that of the last row.
+  // Throws a DataError that names the file and `line`. Without `line` it names the last row's line.
   [[noreturn]] void fail(int64_t line, const std::string& problem) const;
   [[noreturn]] void fail(const std::string& problem) const { fail(line(), problem); }
 

@@ -1,6 +1,6 @@
-// TableMeter: what is learnt of the training rows of a table: the texts of each category, and of
-// numbers the mean and the standard deviation in fp64, of the cells that are there. Called by the
-// kind csv, for the rows that are trained on alone.
+// TableMeter: measures the training rows of a table: the different texts of each category, and the
+// mean and standard deviation (fp64) of each column of numbers. Missing cells do not count. Called
+// by the kind csv, only for the rows that are trained on.
 #pragma once
 
 #include "tanren/base/table_encoding.h"
@@ -14,20 +14,21 @@
 
 namespace tanren {
 
-// More different texts are no category, but a column that names each row.
+// A column with more different texts is probably not a category but a name for each row.
 constexpr int64_t kMostCategories = 1000;
 
 class TableMeter {
  public:
-  // Fills in `table` at the end. `places`: of its columns in the file. All but `what` must outlive
-  // it.
+  // finish() fills in `table`. `places`: where its columns are in the file. All arguments but
+  // `what` must outlive this object.
   TableMeter(TableEncoding& table, const std::vector<size_t>& places, const SourceOptions& options,
              std::string what);
 
-  // Adds the file's last row. Cells that are no numbers are left to the encoder, which refuses them
-  // with their line. DataError for a category of too many texts.
+  // Adds the file's last row. Skips cells that are not numbers; the encoder refuses them later and
+  // names their line. DataError for a category with too many texts.
   void add(const TableFile& file);
-  // DataError for a column without a value, if one is needed.
+  // DataError for a column without any value, if one is needed, and for numbers too large to
+  // measure.
   void finish(const TableFile& file);
 
  private:
@@ -35,7 +36,7 @@ class TableMeter {
     int64_t count = 0;
     bool is_broken = false;  // some cell is neither a number nor missing
     double first = 0;        // numbers are measured from it, so that large ones lose no digits
-    double mean = 0, squares = 0;  // the latter of the distances from the mean
+    double mean = 0, squares = 0;  // squares: of the distances from the mean
     std::set<std::string, std::less<>> values;
   };
 

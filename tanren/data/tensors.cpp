@@ -52,8 +52,8 @@ at::Tensor checked_classes(const at::Tensor& labels, int64_t& outputs, const std
                   what == "data.eval" ? "data.train.classes and " : "", what));
 }
 
-// The hash of each row: of its bytes in all tensors, in the order of their names in the file. Empty
-// if dim 0 does not count the rows of each.
+// The hash of each row's bytes in all tensors, in the order of their names in the file. Empty if
+// the tensors differ in dim 0, i.e. in their number of rows.
 std::vector<uint64_t> tensor_row_hashes(const TensorMap& fields) {
   const int64_t rows =
       fields.empty() || fields.begin()->second.dim() == 0 ? 0 : fields.begin()->second.size(0);

@@ -5,8 +5,8 @@
 
 namespace tanren {
 
-// The batch with its ids, and fields without memory of the same shapes and dtypes. Inside a
-// DryScope.
+// A batch with the same ids, and with fields of the same shapes and dtypes but without memory. Call
+// it inside a DryScope.
 Batch without_memory(const Batch& batch);
 
 }  // namespace tanren

@@ -306,7 +306,8 @@ std::optional<Results> dry_convolution(const Arguments& a) {
   return Results{repeated(call, {{call.output_sizes(), format}}).front()};
 }
 
-// What a device's kernel makes. Its workspace depends on the algorithm that its library chooses.
+// Makes what a device's kernel makes, except its workspace, which depends on the algorithm that its
+// library chooses.
 Results device_convolution_gradients(const Arguments& a) {
   const at::Tensor input = tensor_in(a[1]), weight = tensor_in(a[2]);
   const auto wanted = a[10].toBoolList();

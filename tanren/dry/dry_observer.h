@@ -1,4 +1,4 @@
-// DryObserver: is told of each operator of a dry run (dry_scope.h). ForwardWork (forward_work.h)
+// DryObserver: is called for each operator of a dry run (dry_scope.h). ForwardWork (forward_work.h)
 // counts multiply-adds and sizes; LayerCalls (model/layer_calls.h) finds what each layer does.
 #pragma once
 
@@ -31,7 +31,7 @@ class DryObserver {
   virtual ~DryObserver() = default;
   // Called in place of each operator; run() runs it. Calls no operators itself.
   virtual void around(const DryCall& call, c10::function_ref<void()> run) = 0;
-  // A forward that torch's operators do not show (note_dry_forward) ran.
+  // Called for a forward that torch's operators do not show (note_dry_forward).
   virtual void forward_noted(int64_t /*multiply_adds*/, int64_t /*gradients*/) {}
 };
 

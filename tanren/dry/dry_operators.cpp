@@ -126,8 +126,8 @@ Results flash_attention(const Arguments& a) {
   const at::Tensor result = at::empty({n, tokens, heads, width}, query.options()).transpose(1, 2);
   const at::Tensor sums = at::empty({n, tokens, heads}, exact).transpose(1, 2);
   if (c10::memoryProfilingEnabled() && query.numel() > 0 && has_cpu_kernels(query)) {
-    // What the kernel takes beside its results depends on the lengths and the threads, not on
-    // samples and heads: a run of one head on zeros shows it in a part of the time.
+    // The memory that the kernel takes beside its results depends on the lengths and the threads,
+    // not on samples and heads. A run of one head on zeros measures it in a fraction of the time.
     torch::jit::Stack stack(a.begin(), a.end());
     const auto narrow_first = [](c10::IValue& value, int64_t dims) {
       if (!value.isTensor()) return;
@@ -145,7 +145,7 @@ Results flash_attention(const Arguments& a) {
   return {result, sums};
 }
 
-// The following functions make the results alone, not what else the kernels allocate: kShapeOnly.
+// The functions below make only the results, not the kernels' other allocations (see kShapeOnly).
 
 // native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 Results batch_norm(const Arguments& a) {
@@ -179,15 +179,15 @@ Results recurrent_layer(const Arguments& a) {
           at::empty({0}, x.options())};
 }
 
-// In these a run on zeros shows what the kernel allocates, if a TraceScope records that. Otherwise
-// the shapes are enough, and the run's time is saved.
+// For these operators, a run on zeros shows what the kernel allocates, if a TraceScope records it.
+// Otherwise the shapes are enough, and no kernel runs, to save time.
 constexpr std::array<std::string_view, 6> kShapeOnly = {
     "convolution",       "flip", "hardswish", "mkldnn_rnn_layer", "native_batch_norm",
     "native_group_norm",
 };
 
-// Whether a dry run stands for a device whose convolution this is: the CPU's would not show its
-// memory.
+// Whether this is a convolution of the device that a dry run stands for. The CPU's kernel would not
+// show the memory of the device's.
 bool is_device_convolution(std::string_view name, const c10::IValue& input) {
   return name == "convolution" && !has_cpu_kernels(input.toTensor());
 }

@@ -158,7 +158,7 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
   state.observer->around({op, *stack, on_dry}, run);
 }
 
-// What torch itself does on its meta device for the operators that `computed` replaces.
+// torch's own kernels on its meta device for the operators that `computed` replaces.
 using Replaced = std::unordered_map<c10::OperatorName, c10::SafeKernelFunction>;
 Replaced& replaced() {
   static auto* const kernels = new Replaced;
@@ -166,7 +166,7 @@ Replaced& replaced() {
 }
 
 // Whether the operator has an argument that a dry run made: such a tensor is on torch's meta device
-// and reports the CPU. A kernel that runs on zeros may take one to other threads.
+// and reports the CPU. A kernel that runs on zeros may pass one to other threads.
 bool takes_dry_tensor(const c10::OperatorHandle& op, const Stack& stack) {
   const size_t count = op.schema().arguments().size();
   return std::any_of(
@@ -175,7 +175,7 @@ bool takes_dry_tensor(const c10::OperatorHandle& op, const Stack& stack) {
       });
 }
 
-// On the meta device, in a dry run, the operators for which torch has no shape function.
+// Computes, on the meta device in a dry run, the operators for which torch has no shape function.
 void computed(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   if (!state.dry && !takes_dry_tensor(op, *stack)) {
     const auto own = replaced().find(op.operator_name());
@@ -252,7 +252,7 @@ DryScope::DryScope(c10::DeviceType device, DryObserver* observer) : DryScope(obs
   state.device = device;
   if (device == c10::kCPU) return;
   register_device_autocast();
-  // Of torch's fused attention only CUDA's keeps what the CPU's does.
+  // Among torch's fused attention kernels only CUDA's keeps the same tensors as the CPU's.
   if (device != c10::kCUDA) at::globalContext().setSDPUseFlash(false);
 }
 

@@ -76,7 +76,7 @@ void ForwardWork::around(const DryCall& call, c10::function_ref<void()> run) {
       largest.elements = std::max(largest.elements, value.toTensor().numel());
     }
   }
-  // Autocast calls the same operator again, with casts, which has been counted then.
+  // Autocast has called the same operator again, with casts, and that call has been counted.
   if (known.empty() || num_counted_ > counted) return;
   const int64_t forward =
       tanren::multiply_adds(known, arguments, {call.results().back().toTensor()}).value_or(0);

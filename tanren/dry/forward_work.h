@@ -1,5 +1,5 @@
-// ForwardWork: counts the multiply-adds of the forwards in a dry run, by block, those that their
-// backwards will need, and measures the largest operators. Used by forecast/.
+// ForwardWork: counts the multiply-adds of the forwards in a dry run by block, and those that their
+// backwards will need. It also measures the largest operators. Used by forecast/.
 #pragma once
 
 #include "tanren/base/operator_sizes.h"
@@ -17,8 +17,9 @@ class ForwardWork final : public DryObserver {
 
   // By the number of their block (block_trail.h; 0: none).
   std::map<uint16_t, int64_t> multiply_adds;
-  // Of the backwards of these forwards: a product as large as the forward's for each of its two
-  // factors that needs a gradient. A noted forward says how many it has.
+  // Multiply-adds of the backwards of these forwards. A product's backward has one product as large
+  // as the forward's for each of the two factors that needs a gradient. A noted forward gives its
+  // own number.
   int64_t backward_multiply_adds = 0;
   OperatorSizes largest;
 

@@ -27,7 +27,7 @@ int64_t version_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.
 
 int64_t rounded_up(int64_t bytes, int64_t samples) { return (bytes + samples - 1) / samples; }
 
-// Each of several stages would change its own.
+// Forbids cuts between blocks that share this buffer, because each stage would change its own copy.
 void keep_together(size_t buffer, ModelBlocks& model) {
   std::vector<BlockCost>& blocks = model.blocks;
   const auto reads = [&](const BlockCost& block) {
@@ -43,7 +43,7 @@ void keep_together(size_t buffer, ModelBlocks& model) {
   }
 }
 
-// A profiler's scope of a user looks like a block, but has another name than the block it is in.
+// A user's profiler scope looks like a block, but its name is not that of the current block.
 bool is_block(const at::RecordFunction& call) {
   return call.scope() == at::RecordScope::USER_SCOPE &&
          block_name(memory_tag().block) == call.name();
@@ -130,11 +130,12 @@ void BlockWatch::block_ends(const at::RecordFunction& call) {
   passage.output = output.unsafeGetTensorImpl();
   passage.output_bytes = output.numel() * static_cast<int64_t>(output.element_size());
   if (given_.count(passage.output) > 0 || made_in_.count(passage.output) > 0) return;
-  made_in_[passage.output] = passages_.size() - 1;  // by a kernel that no one hears
+  made_in_[passage.output] = passages_.size() - 1;  // by a kernel without a record
   addresses_.emplace_back(output.getIntrusivePtr());
 }
 
-// Multiply-adds and events up to here belong to this block, less those of the blocks before it.
+// Sets the block's end. Its counts are cumulative: finish() subtracts those of the blocks before
+// it.
 void BlockWatch::close(Passage& passage) {
   passage.forward = 0;
   for (const auto& [block, count] : work_.multiply_adds) passage.forward += count;
@@ -159,7 +160,8 @@ std::unique_ptr<at::ObserverContext> BlockWatch::operator_begins(const at::Recor
         frame->cast_of = weight;
         frame->cast_from = tensor.unsafeGetTensorImpl();
       }
-      // What an operator does inside has tensors of its own, such as autocast's copies of weights.
+      // Inner operators are ignored, because they read internal tensors such as autocast's copies
+      // of weights.
       if (is_outermost) reads(tensor);
     });
   }
@@ -192,7 +194,8 @@ void BlockWatch::reads(const at::Tensor& tensor) {
   if (written != written_in_.end() && written->second) needs(*written->second, nullptr);
 }
 
-// Buffers and fields are in every stage, and a stage without the block has their old values.
+// Records writes to buffers and fields. They exist in every stage, but only the stage of the block
+// that writes has the new values.
 void BlockWatch::note_writes(const at::RecordFunction& call) {
   const auto schema = is_inside() ? call.operator_schema() : std::nullopt;
   if (!schema || !schema->is_mutable()) return;
@@ -208,7 +211,8 @@ void BlockWatch::note_writes(const at::RecordFunction& call) {
   }
 }
 
-// What is read now comes from block `from`. `tensor`: what a cut would send; null: it sends none.
+// The running code reads data of block `from`. `tensor` is the tensor that a cut would have to
+// send; null if a cut cannot send the data.
 void BlockWatch::needs(size_t from, const c10::TensorImpl* tensor) {
   const size_t ended = passages_.size() - (is_inside() ? 1 : 0);
   const std::string obstacle =
@@ -221,7 +225,7 @@ void BlockWatch::needs(size_t from, const c10::TensorImpl* tensor) {
     const bool is_sent = tensor != nullptr && cut.output == tensor;
     if (!is_sent && cut.obstacle.empty()) cut.obstacle = obstacle;
   }
-  // In a stage after that code the tensor is undefined.
+  // Stages after this code run it too, and there the tensor is undefined.
   if (!is_inside()) outside_reads_.emplace_back(ended, obstacle);
 }
 
@@ -248,7 +252,8 @@ void BlockWatch::casts(const at::Tensor& tensor, size_t weight) {
   addresses_.emplace_back(tensor.getIntrusivePtr());
 }
 
-// Per block: what was made in its forward, or by the code before it, and is alive now.
+// Bytes per block of the tensors that its forward, or the code before it, made and that are still
+// alive.
 std::vector<BlockWatch::KeptBytes> BlockWatch::kept_bytes() const {
   const MemoryTrace trace = tracing_.trace();
   std::unordered_map<uint32_t, size_t> made;  // event of each tensor that is alive

@@ -1,6 +1,6 @@
-// BlockWatch: hears the blocks and operators of this thread's forward and finds what each outermost
-// block reads, makes, keeps and returns (Note [Where a model can be cut], block_profile.h).
-// Internal to block_profile.
+// BlockWatch: observes the blocks and operators of this thread's forward, and finds the tensors
+// that each outermost block reads, makes, keeps and returns (Note [Where a model can be cut],
+// block_profile.h). Internal to block_profile.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -25,18 +25,18 @@ namespace tanren {
 
 class BlockWatch {
  public:
-  // Listens while it lives; one at a time on a thread, under a BlockTrailScope. `tracing` and
-  // `work` hear the same forward. The module and the batch outlive it.
+  // Observes while it lives. A thread may have one at a time, in a BlockTrailScope. `tracing` and
+  // `work` observe the same forward. The module and the batch must outlive it.
   BlockWatch(const torch::nn::Module& module, const Batch& batch, const TraceScope& tracing,
              const ForwardWork& work);
   ~BlockWatch();
   BlockWatch(const BlockWatch&) = delete;
   BlockWatch& operator=(const BlockWatch&) = delete;
 
-  // After the forward: it returns this tensor as a term, which the last stage must have made.
+  // Call it after the forward, once for each term. The last stage must have made the term.
   void returns(const at::Tensor& term) { reads(term); }
-  // After the forward, while what it keeps for backward is alive: the blocks, and the weights
-  // without their state.
+  // The blocks, and the weights without their state. Call it after the forward, while the tensors
+  // kept for backward are alive.
   ModelBlocks finish(int64_t samples);
 
  private:
@@ -44,7 +44,8 @@ class BlockWatch {
     std::string name;
     const c10::TensorImpl* output = nullptr;
     int64_t output_bytes = 0;
-    // Of the trace. What code before the block makes lies between the block before and first_event.
+    // Events of the trace. Those of the code before the block lie between the previous end_event
+    // and first_event.
     size_t first_event = 0, end_event = 0;
     int64_t forward = 0, backward = 0;  // multiply-adds so far
     std::set<size_t> weights, weights_before, buffers;

@@ -1,5 +1,5 @@
-// What dry runs of a step share: batches of shapes alone, the plan's threads and kernels, and the
-// peak of what they traced. Internal to forecast/.
+// Functions shared by the dry runs of a step: batches without values, the plan's threads and
+// kernels, and the peak of a trace. Internal to forecast/.
 #pragma once
 
 #include "tanren/data/collated.h"
@@ -44,8 +44,8 @@ int64_t sample_bytes(const Batch& sample, const Plan& plan);
 // The largest sum of bytes from event `before` on, and what was alive then.
 MemoryPrediction traced_peak(const MemoryTrace& trace, size_t before);
 
-// Adds what the device's libraries keep for the program's thread and, in a run that trains, for the
-// one in which autograd goes backward.
+// Adds the workspaces that the device's libraries keep: one for the program's thread and, in a run
+// that trains, one for autograd's backward thread.
 void add_workspaces(MemoryPrediction& prediction, const Plan& plan, bool trains = true);
 
 // Adds batches that are alive all the time.

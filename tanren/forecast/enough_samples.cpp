@@ -9,7 +9,7 @@ namespace tanren {
 
 namespace {
 
-// Samples that a rank has of a batch: of a full one, and of an epoch's short last one.
+// The numbers of samples that ranks get of a full batch and of an epoch's short last batch.
 std::vector<int64_t> shares_of(const BatchPlan& batch, int64_t samples) {
   std::vector<int64_t> shares;
   const auto add = [&](int64_t size) {

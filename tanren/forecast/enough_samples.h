@@ -1,5 +1,6 @@
-// Microbatches that leave every microstep a number of samples that the model takes: also the last
-// one of a rank's share of a batch, and that of an epoch's short last batch. Internal to forecast/.
+// Chooses microbatches so that every microstep has a number of samples that the model takes. This
+// includes the last microstep of a rank's share of a batch, also of an epoch's short last batch.
+// Internal to forecast/.
 #pragma once
 
 #include "tanren/forecast/predict.h"
@@ -10,14 +11,15 @@
 
 namespace tanren {
 
-// The microbatch that splits a rank's share as the batch's own one does, the largest that may be:
-// into as many microsteps, of as similar sizes as leave no last microbatch that the model does not
-// take. If none does, the largest of those with more microsteps that does; else the most similar
-// sizes. Shares that no split serves do not count. `samples`: of the training data.
+// The microbatch for a rank's share. batch.microbatch is the largest that may be returned. Prefers
+// the same number of microsteps, of sizes as similar as possible, such that the model takes the
+// last microbatch. If there is none, returns the largest microbatch with more microsteps for which
+// the model does. If there is none either, returns the one with the most similar sizes. Ignores
+// shares that no split can serve. `samples`: number of samples of the training data.
 int64_t with_enough(const BatchPlan& batch, int64_t samples, const SampleCounts& counts);
 
-// What a plan must say of a microbatch that leaves samples that the model does not take; empty: it
-// leaves none.
+// The plan's warning if a last microbatch has a number of samples that the model does not take.
+// Empty if there is no such microbatch.
 std::string too_few(const BatchPlan& batch, int64_t samples, const SampleCounts& counts);
 
 }  // namespace tanren

@@ -115,8 +115,8 @@ LayerTable layers_of(const Plan& plan, const std::function<Task()>& make_task, c
   };
   LayerTable layers = table(/*with_gradients=*/false);
   if (layers.mismatch.empty()) return layers;
-  // A forward that differentiates needs gradients. Others show more without them, because our own
-  // operators then compute as torch's do.
+  // A forward that differentiates needs gradients. For other forwards the table without gradients
+  // shows more, because tanren's operators then call torch's.
   LayerTable differentiable = table(/*with_gradients=*/true);
   return differentiable.mismatch.empty() ? differentiable : layers;
 }

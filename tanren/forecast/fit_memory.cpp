@@ -53,8 +53,9 @@ class Fitter {
     return even == best.plan.batch.microbatch ? best : with_microbatch(config, even);
   }
 
-  // Recomputes as few blocks as make the step fit, those first that free most bytes per
-  // multiply-add; all blocks if that is not enough. No value if the model has no blocks.
+  // Recomputes the fewest blocks that make the step fit, and prefers blocks that free the most
+  // bytes per multiply-add. Recomputes all blocks if the step does not fit even then. No value if
+  // no block can be recomputed.
   std::optional<Tried> fewest_recomputed(const Tried& start) const {
     std::vector<BlockUse> blocks = start.prediction.blocks;
     const auto gain = [](const BlockUse& block) {
@@ -117,8 +118,8 @@ class Fitter {
 
 bool is_asked(const RunConfig& config, const char* key) { return config.asked.count(key) > 0; }
 
-// The config; if it leaves the microbatch open, and the plan's has more samples than the model
-// takes, with one that it takes.
+// The config. If it leaves the microbatch open and the planned one is larger than the model takes,
+// sets one that the model takes.
 RunConfig within_most(const FitInput& input) {
   RunConfig config = input.config;
   const SampleCounts counts = sample_counts(input, {});
@@ -293,7 +294,7 @@ Fitted fit_memory(const FitInput& input) {
   }
   std::vector<std::string> remarks;
   if (!found.fits) {
-    // What a device's own operators take may be less than the prediction, which is of the CPU's.
+    // The prediction counts the CPU's operators. The device's own operators may take less memory.
     if (found.plan.device.device == "cpu" || is_asked(input.config, "memory.limit")) {
       refuse(input, fitter, found);
     }

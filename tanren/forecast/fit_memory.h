@@ -20,19 +20,20 @@ PlanLine& plan_line(Plan& plan, const std::string& key);
 struct Fitted {
   RunConfig config;
   Plan plan;
-  // None: neither a dry run nor a real step came to its end, or the run is in stages.
+  // No value if neither a dry run nor a real step completed, or if the run is in stages.
   std::optional<MemoryPrediction> prediction = {};
-  std::vector<std::string> remarks = {};     // what memory changed without being asked, a line each
+  std::vector<std::string> remarks = {};     // unrequested changes to fit memory, a line each
   std::vector<StagePrediction> stages = {};  // of each; empty: no stages, or no dry run
 };
 
-// The config's plan, changed if memory requires it, and only in what the config leaves open
-// (batch.microbatch, memory.recompute; with stages parallel.cut_at alone). If nothing fits:
+// The config's plan, changed if memory requires it. Changes only keys that the config leaves open:
+// batch.microbatch and memory.recompute, or with stages only parallel.cut_at. If nothing fits:
 // ConfigError with the breakdown, the smallest limit that works and other changes that would help.
 Fitted fit_memory(const FitInput& input);
 
-// The predicted peak of a step in the memory of rank 0 of this process: of all its ranks there; of
-// stages on the CPU also before the first step. No value: nothing was predicted.
+// The predicted peak of a step in the memory that rank 0 of this process uses, summed over all
+// ranks of the process in that memory. For stages on the CPU it includes the start before the first
+// step. No value: nothing was predicted.
 std::optional<int64_t> predicted_peak(const Fitted& fitted);
 
 }  // namespace tanren

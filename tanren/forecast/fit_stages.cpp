@@ -58,8 +58,9 @@ std::string advice_of(FitInput input, const RunConfig& config,
   }
 }
 
-// What a run with parallel.pipeline = `stages` gets. Threads are those that the config then has; of
-// processes there must be more, for as many replicas.
+// The plan of the run with parallel.pipeline = `stages`. With ranks in threads the config
+// determines their number. With processes their number grows with the stages, so that the number of
+// replicas stays the same.
 Change in_more_stages(const FitInput& input, RunConfig config, Plan plan, int64_t stages,
                       const std::string& open) {
   ParallelPlan& parallel = plan.parallel;
@@ -71,7 +72,7 @@ Change in_more_stages(const FitInput& input, RunConfig config, Plan plan, int64_
   } else {
     parallel.world_size = parallel.world_size / before * stages;
     parallel.pipeline = stages;
-    // "auto" and "80%" are of the machine, whose processes share it.
+    // "auto" and "80%" are shares of the machine's memory, which its processes share.
     const auto amount = parse_memory(config.memory.limit);
     const bool is_of_machine = plan.device.device == "cpu" && !(amount && amount->bytes > 0);
     if (is_of_machine) {
@@ -83,7 +84,7 @@ Change in_more_stages(const FitInput& input, RunConfig config, Plan plan, int64_
   return {fmt::format("parallel.pipeline = {}{} on {} ranks", stages, open, ranks), plan, least};
 }
 
-// What would fit: each tried by dry runs, with a cut that is left open.
+// Changes that would make the run fit. Each is tried by dry runs, with parallel.cut_at left open.
 std::vector<std::string> changes_that_fit(const FitInput& input, const Plan& plan) {
   std::vector<std::string> changes;
   CutBudget budget;
@@ -248,7 +249,7 @@ Fitted fit_stages(const FitInput& input) {
       }
     }
     if (!tried.fits) {
-      // What a device's own operators take may be less than the prediction, which is of the CPU's.
+      // The prediction counts the CPU's operators. The device's own operators may take less memory.
       const bool is_asked = input.config.asked.count("memory.limit") > 0;
       if (plan.device.device == "cpu" || is_asked) {
         refuse_stages(input, asked, tried, search.room());

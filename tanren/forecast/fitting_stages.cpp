@@ -25,8 +25,8 @@ ModelBlocks blocks_of_least(const FitInput& input, const Tried& least) {
       least.plan, [&] { return input.make_task(least.config); }, some.batch);
 }
 
-// "parallel.pipeline = 2 … on 4 ranks with 1.2 GiB each needs at most 1.1 GiB in each", if the
-// fastest cut into so many stages fits; else empty.
+// Text such as "parallel.pipeline = 2 … on 4 ranks with 1.2 GiB each needs at most 1.1 GiB in
+// each" if the fastest cut into `stages` stages fits; empty otherwise.
 std::string advice_in(const FitInput& input, RunConfig config, int64_t stages, bool recomputes,
                       const ModelBlocks& blocks, CutBudget& budget) {
   config.parallel.pipeline = stages;

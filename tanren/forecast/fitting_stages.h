@@ -1,4 +1,5 @@
-// Advice for a model that does not fit: how many stages of it would. Called by fit_memory.
+// Advice for a model that does not fit: the number of stages with which it would fit. Called by
+// fit_memory.
 #pragma once
 
 #include "tanren/forecast/fit_memory.h"
@@ -7,11 +8,12 @@
 
 namespace tanren {
 
-// "parallel.pipeline = 2 … on 4 ranks …": the least of 2, 4, 8 and the number of ranks that fits as
-// stages, each into the limit of a rank of its own. Tried by dry runs of the config with that key
-// on the ranks that there are (of one process: on as many as stages); if memory.recompute is open,
-// with all blocks recomputed where it must be. Empty: none of them fits, ranks in threads share the
-// memory, the model's blocks are not known, or the run cannot have stages.
+// Text such as "parallel.pipeline = 2 … on 4 ranks …" with the smallest number of stages that
+// fits, if each stage has the memory limit of one rank. Tries 2, 4, 8 and the number of ranks by
+// dry runs of the config with that key, on the existing ranks (for one process: on one rank per
+// stage). If the config leaves memory.recompute open, also tries to recompute all blocks. Empty if
+// none fits, if ranks in threads share the memory, if the model's blocks are not known, or if the
+// run cannot have stages.
 std::string fitting_stages(const FitInput& input, const Tried& least);
 
 }  // namespace tanren

@@ -122,7 +122,7 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
   return std::move(all).found();
 }
 
-// What fit_memory says where it has no prediction.
+// The reason that fit_memory gives for having no prediction.
 std::string unknown_because(const Plan& plan) {
   const auto found = std::find_if(plan.lines.begin(), plan.lines.end(), [](const PlanLine& line) {
     return line.key == "predicted_peak";

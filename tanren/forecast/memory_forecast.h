@@ -30,7 +30,8 @@ struct MemoryForecast {
   std::vector<int64_t> lengths;        // tokens per sample; one 0: no sequences
   std::vector<Row> rows;
   std::vector<Alternative> alternatives;  // that need less memory
-  // Of a run in stages: each stage, in place of all but `microbatch`, `length` and `room_bytes`.
+  // For a run in stages: one entry per stage. Then only `microbatch`, `length` and `room_bytes` are
+  // set besides.
   std::vector<StagePrediction> stages;
 };
 

@@ -59,8 +59,8 @@ bool has_sizes_of(const Batch& one, const Batch& batch) {
   });
 }
 
-// The same, if they have the sizes of the first one; else so often the first one. So a batch is as
-// large as its number of samples says.
+// The first samples of the data if they have the sizes of the first one; otherwise `size` copies of
+// the first one. So the size of a batch is proportional to its number of samples.
 GlobalBatch even_batch(const Dataset& dataset, int64_t size) {
   const Batch one = collated(dataset, {0}).batch;
   if (size <= dataset.size()) {
@@ -74,8 +74,8 @@ GlobalBatch even_batch(const Dataset& dataset, int64_t size) {
           .consumed = size};
 }
 
-// Shortens the plan to two microsteps. They show as much as many: a larger batch adds only the
-// bytes of the batch itself.
+// Shortens the plan to two microsteps. More microsteps would only add the bytes of the larger
+// batch.
 Plan shortened(const Plan& plan) {
   Plan result = plan;
   result.precision.find_initial_scale = false;
@@ -104,8 +104,8 @@ void update_alone(RunState& run, const Parts& parts, const GlobalBatch& batch) {
   for (auto& phase : run.phases) phase.reducer.reset();
 }
 
-// While it lives, the tensors of real steps may take what the plan's limit allows, beside what
-// there is already. A limit that is set stays.
+// While it lives, the tensors of real steps may take the plan's limit in addition to the memory
+// already in use. It does not change a limit that is already set.
 class ProbeLimitScope {
  public:
   explicit ProbeLimitScope(const Plan& plan)
@@ -125,8 +125,8 @@ class ProbeLimitScope {
   int64_t reserve_;
 };
 
-// Whether something of a task lives on without it: its module, or memory of a parameter or buffer,
-// which another task of the factory then has, too.
+// Whether a task's module, or the memory of one of its parameters or buffers, outlives the task.
+// Other tasks of the factory would then share it.
 bool is_kept(const std::function<Task()>& make_task) {
   std::weak_ptr<torch::nn::Module> module;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages;
@@ -277,7 +277,7 @@ ProbedStep StepPredictor::probe(const Plan& given, int64_t microsteps) const {
     const GlobalBatch batch = even_batch(dataset_, plan.batch.global_batch);
     update_alone(run, parts, batch);
     MemoryTrace trace = tracing.trace();
-    // Torch's own batch_norm takes one row, whose variance is NaN, without a word.
+    // torch's batch_norm accepts one row without an error, but its variance is NaN.
     const std::set<std::string> has_nan = buffers_with_nan(*run.task.module);
     if (plan.batch.microbatch == 1 &&
         !std::includes(had_nan.begin(), had_nan.end(), has_nan.begin(), has_nan.end())) {

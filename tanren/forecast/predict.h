@@ -26,8 +26,8 @@ namespace tanren {
 struct BlockUse {
   std::string name;
   int64_t held_bytes = 0;  // made in its forward and alive at the peak
-  // Of its forwards in the dry run's step, which has at most two microsteps. The second pass of a
-  // recomputed block counts only for the blocks inside it.
+  // Multiply-adds of its forwards in the dry run's step, which has at most two microsteps. The
+  // second pass of a recomputed block counts only for the blocks inside it.
   int64_t multiply_adds = 0;
 };
 
@@ -39,7 +39,7 @@ struct MemoryPrediction {
   bool is_dry = true;         // made by a dry run; only then the two below are known
   int64_t multiply_adds = 0;  // of all forwards of the dry run's step, second passes included
   OperatorSizes largest;      // operators of a microstep
-  int64_t least_samples = 1;  // of a microbatch, as far as real steps tell
+  int64_t least_samples = 1;  // of a microbatch, as found by real steps
   std::string how;            // "a dry run", "two steps of 1 and 2 samples"
 };
 
@@ -56,28 +56,30 @@ struct SampleCounts {
 // "at least 3", "4 to 64 in multiples of 4"
 std::string to_text(const SampleCounts& counts);
 
-// What the tensors of real steps did, with the fewest samples that the task takes in a microbatch
-// and with twice as many, or the most that it takes: 2 and 4 for one that says it takes 1 and fails
-// with it, as torch's batch norm of rows does, or leaves a NaN in a buffer. Each size is a
-// line over the samples, which the two give: it tells a step of any microbatch.
+// Traces of two real steps. The first has the fewest samples per microbatch that the task takes;
+// the second has twice as many, or the most that the task takes. If one sample fails or leaves a
+// NaN in a buffer, as with torch's batch norm of rows, the steps have 2 and 4 samples. Each
+// tensor's size is linear in the number of samples, so the two steps predict a step of any
+// microbatch.
 struct ProbedStep {
   MemoryTrace one, two;
   size_t before = 0;                                // events before the step
-  int64_t num_samples = 1, num_samples_of_two = 2;  // of a microbatch; the same: it takes no other
+  int64_t num_samples = 1, num_samples_of_two = 2;  // per microbatch; equal: only one size
 };
 
-// Steps that were made, each once for all microbatches, by what else they depend on.
+// Real steps already made. One step serves all microbatches. The key has everything else that the
+// step depends on.
 using ProbedSteps = std::map<std::string, ProbedStep>;
 
 // For models that cannot run dry.
 struct ProbeOptions {
   bool runs_dry = true;   // TaskFacts::runs_dry: without it the task is not even made in a dry run
-  bool may_probe = true;  // otherwise such a model is an error
-  // Keeps the steps for predictors of the same dataset. `config` tells what they depend on beside
-  // the microbatch. Null: they are made again for each prediction.
+  bool may_probe = true;  // false: a model that cannot run dry is an error
+  // Keeps the real steps for predictors of the same dataset. `config` identifies everything that
+  // they depend on besides the microbatch. Null: each prediction makes them again.
   std::shared_ptr<ProbedSteps> kept = nullptr;
   std::string config = {};
-  // What the model takes; TaskFacts tells more of the least.
+  // Numbers of samples that the model takes. TaskFacts may raise the least.
   SampleCounts counts = {};
 };
 
@@ -88,14 +90,15 @@ class StepPredictor {
   StepPredictor(std::function<Task()> make_task, const Dataset& dataset, ProbeOptions probes = {})
       : make_task_(std::move(make_task)), dataset_(dataset), probes_(std::move(probes)) {}
 
-  // Predicts one training step of `given` on samples as in the dataset; if `length` is above 0, on
-  // samples of `length` tokens. By a dry run; for a model that cannot run dry, which has one length
-  // alone, by real steps with microbatches of 1 and 2 samples (ProbedStep), or of
-  // TaskFacts::least_samples and twice as many, within ProbeOptions::counts. These train tasks of
-  // their own, put the random generators back, and hold no more on the CPU than the plan's limit.
-  // Error if `make_task` keeps the module that it makes, or the memory of one of its tensors, which
-  // they would train, if one of them fails, or if the model does not take the microbatch;
-  // NeedsValues if they are not allowed.
+  // Predicts one training step of `given` on samples like those of the dataset; if `length` is
+  // above 0, on samples of `length` tokens. It makes a dry run. For a model that cannot run dry, it
+  // makes real steps with microbatches of 1 and 2 samples (ProbedStep), or of
+  // TaskFacts::least_samples and twice as many, within ProbeOptions::counts; such a model has only
+  // one length. Real steps train tasks of their own, restore the random generators, and hold no
+  // more on the CPU than the plan's limit. Error if `make_task` keeps the module that it makes, or
+  // the memory of one of its tensors, because real steps would train it. Error also if a real step
+  // fails or the model does not take the microbatch. NeedsValues if real steps are needed but not
+  // allowed.
   MemoryPrediction step(const Plan& given, int64_t length = 0) const;
   // The peak of evaluating one batch of `samples`, weights and buffers included, by a dry run. In a
   // run that `trains`, gradients, optimizer state, averages and a copy of the buffers stand beside
@@ -109,11 +112,12 @@ class StepPredictor {
   int64_t longest() const;
 
  private:
-  // A task for a dry run. NeedsValues if it says that it has none.
+  // A task for a dry run. NeedsValues if ProbeOptions or the task's facts say that it cannot run
+  // dry.
   Task make_dry_task() const;
   MemoryPrediction dry_step(const Plan& given, int64_t length) const;
   MemoryPrediction probed_step(const Plan& given) const;
-  // Of the plan, whatever its microbatch.
+  // The real steps of the plan. They do not depend on its microbatch.
   ProbedStep probe(const Plan& given, int64_t microsteps) const;
 
   std::function<Task()> make_task_;

@@ -21,24 +21,26 @@ namespace tanren {
 
 namespace {
 
-// With gpipe, of a dry window. The second one is as all others that are left out: the first makes
-// what stays for the window, and while the third begins, the input of the fourth is received, which
-// must not be the last one, as that may be short.
+// Number of microbatches of a dry window with gpipe. The second microbatch stands for all that are
+// left out. The first is different because it makes the tensors that stay for the window. There
+// must be five, because the fourth one's input is received when the third begins, and the fourth
+// must not be the last one, which may be short.
 constexpr int64_t kGpipeMicrobatches = 5;
 
 int64_t num_microbatches(const BatchPlan& batch) {
   return batch.microbatch > 0 ? (batch.per_rank + batch.microbatch - 1) / batch.microbatch : 1;
 }
 
-// Of the first microbatches and the last one, which may be short: `count` in all, or fewer.
+// Number of samples in `count` microbatches (or fewer, if there are fewer): the first ones and the
+// last one, which may be short.
 int64_t samples_of(const BatchPlan& batch, int64_t count) {
   const int64_t left_out = std::max<int64_t>(num_microbatches(batch) - count, 0);
   return batch.per_rank - left_out * batch.microbatch;
 }
 
-// Of one window that shows as much as a longer one. With gpipe all microbatches are in flight, and
-// each holds the same; with 1f1b no more are than there are stages, and no more messages under way
-// than twice as many.
+// The plan of one shorter window that has enough microbatches to predict a long one. With gpipe all
+// microbatches are in flight, and each holds the same. With 1f1b at most as many microbatches are
+// in flight as there are stages, and at most twice as many messages.
 Plan of_one_window(const Plan& plan) {
   Plan result = plan;
   result.precision.find_initial_scale = false;
@@ -53,8 +55,8 @@ Plan of_one_window(const Plan& plan) {
   return result;
 }
 
-// The trace of a window with `copies` more microbatches in flight. Each holds as long what the one
-// does whose forward is in events [begin, end).
+// The trace of a window with `copies` more microbatches in flight. Each copy holds its tensors as
+// long as the microbatch whose forward has the events [begin, end).
 MemoryTrace with_copies(const MemoryTrace& trace, size_t begin, size_t end, int64_t copies) {
   uint32_t tensors = 0;
   std::map<uint32_t, MemoryEvent> held;
@@ -93,7 +95,8 @@ int64_t most_before(const MemoryTrace& trace, size_t end) {
   return most;
 }
 
-// The ranks agree on the terms of the loss in their first window, and the others are silent.
+// Sets the terms of the loss. In a real run the ranks agree on them in their first window, but here
+// the other ranks do not exist.
 void agree_on_terms(Phase& phase, bool is_last) {
   if (!is_last) {
     phase.terms = {{.name = "loss", .count_name = "samples"}};
@@ -180,7 +183,7 @@ StagesPredictor::Known StagesPredictor::run(const StagePlan& stage,
   RunState run = build_run_state(std::move(task), parts);
   const size_t start = tracing.size();
   Phase& phase = run.phases.front();
-  // With gpipe, of microbatches that this stage passes on and keeps nothing of.
+  // With gpipe, whether this stage only passes microbatches on and keeps nothing of them.
   const bool passes_on = plan.parallel.schedule == PipelineSchedule::gpipe && !stage.is_last() &&
                          !trains_below(phase, stage, stage.stage + 1);
   const int64_t samples = passes_on ? passed_on_samples_ : plan.batch.global_batch;

@@ -20,15 +20,16 @@ namespace tanren {
 struct StagePrediction {
   MemoryPrediction step;    // of one update; without its multiply-adds
   int64_t whole_bytes = 0;  // of the whole model, which each rank makes first
-  // The most before the first step: the whole model is there until the stage drops what other
-  // stages hold, or the stage with its gradients and optimizer state.
+  // The largest number of bytes before the first step. Either the whole model counts, which exists
+  // until the stage drops the other stages' parts, or the stage with its gradients and optimizer
+  // state.
   int64_t start_bytes = 0;
 };
 
 class StagesPredictor {
  public:
-  // Of `plan`, which has as many stages as the cuts will (parallel.pipeline). `blocks`, `dataset`
-  // and whatever `make_task` refers to must outlive the predictor; `make_task` builds a new task in
+  // `plan` has as many stages (parallel.pipeline) as the cuts will have. `blocks`, `dataset` and
+  // whatever `make_task` refers to must outlive the predictor; `make_task` builds a new task in
   // each call.
   StagesPredictor(const Plan& plan, const ModelBlocks& blocks, std::function<Task()> make_task,
                   const Dataset& dataset);
@@ -53,8 +54,8 @@ class StagesPredictor {
   std::function<Task()> make_task_;
   Collated one_;                      // sample, the longest of the first ones
   int64_t samples_ = 0;               // of a whole window
-  int64_t passed_on_samples_ = 0;     // with gpipe, of a window whose messages are all that is held
-  int64_t missing_microbatches_ = 0;  // in flight with the others
+  int64_t passed_on_samples_ = 0;     // the same for a gpipe stage that holds only messages
+  int64_t missing_microbatches_ = 0;  // microbatches in flight that the window lacks
   std::map<Key, Known> known_;
 };
 

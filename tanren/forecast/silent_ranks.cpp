@@ -14,7 +14,8 @@ class DonePending final : public Communicator::Pending {
   void wait() override {}
 };
 
-// Operators of a dry run compute no values. Its memory can be written, and reads as 0 elsewhere.
+// Writes values to memory directly, because operators of a dry run compute none. Memory that nobody
+// wrote reads as 0.
 class SilentWorld final : public SilentRanks {
  public:
   using SilentRanks::SilentRanks;
@@ -31,10 +32,10 @@ class SilentStages final : public SilentRanks {
   using SilentRanks::SilentRanks;
 
  private:
-  // The last element of a gradient's message tells whether there is one (StageWires).
+  // The last element of a gradient's message is not 0 if the message has a gradient (StageWires).
   Work begin_receive(const at::Tensor& row, int from, const std::string& /*what*/) override {
     if (from > rank() && row.numel() > 0) {
-      constexpr int kNotZero = 0x3f;  // as all bytes of any floating number
+      constexpr int kNotZero = 0x3f;  // as every byte, gives a nonzero number in any floating dtype
       auto* end = static_cast<char*>(row.mutable_data_ptr()) + row.nbytes();
       std::memset(end - row.element_size(), kNotZero, static_cast<size_t>(row.element_size()));
     }

@@ -1,6 +1,6 @@
-// Stand-ins for the other ranks of a dry run, which has one thread: whatever is sent has arrived at
-// once, and what is received has the shape that was asked for and no values, except those that
-// decide what a step does. Internal to forecast/.
+// Replacements for the other ranks in a dry run, which has one thread. Every send completes at
+// once. A received tensor has the requested shape and no values, except the values that control a
+// step. Internal to forecast/.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -38,9 +38,9 @@ class SilentRanks : public Communicator {
   int rank_, size_;
 };
 
-// The axes of the plan's rank of a run in stages. In the row of numbers that the world sums in each
-// update (StatusRow) all are 1, so that every gradient counts as reached and the update is applied;
-// each gradient that a later stage sends says that it is one.
+// The axes of the plan's rank in a run in stages. The world's sum in each update (StatusRow) is 1
+// in all elements, so that every gradient counts as reached and the update is applied. Each message
+// from a later stage is marked as having a gradient.
 RankAxes silent_axes(const ParallelPlan& plan);
 
 }  // namespace tanren

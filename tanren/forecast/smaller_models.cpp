@@ -21,7 +21,7 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
   std::vector<std::pair<std::string, RunConfig>> smaller;
   const ModelOptions& model = config.model;
   const bool has_weights = !model.init_from.empty() || !model.from_hf.empty();
-  if (has_weights || !config.run.fork_from.empty()) return smaller;  // these have a size
+  if (has_weights || !config.run.fork_from.empty()) return smaller;  // the weights fix the size
   const ModelKind* kind = model_kind(model.kind);
   for (const Keys& family : kind == nullptr ? std::vector<Keys>() : kind->families) {
     auto own = std::find(family.begin(), family.end(), model.size);

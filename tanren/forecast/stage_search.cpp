@@ -9,11 +9,12 @@ namespace tanren {
 
 namespace {
 
-// Of cuts in one search: more have one cause.
+// Most failed cuts in one search. More failures have the same cause.
 constexpr size_t kMostErrors = 8;
 
-// The profile is of a run that recomputes nothing and shards nothing. Patterns of blocks inside of
-// these may match, too. The estimate of bytes orders the cuts; what fits is found by dry runs.
+// Lowers the profile's bytes, because the profile is of a run without recomputation and sharding.
+// The patterns of memory.recompute and memory.offload may also match only blocks inside these.
+// These bytes only order the cuts; dry runs find the cuts that fit.
 ModelBlocks least_bytes(ModelBlocks blocks, const Plan& plan) {
   const bool keeps_little = !plan.memory.recompute.empty() || !plan.memory.offload.empty();
   for (BlockCost& block : blocks.blocks) {
@@ -66,7 +67,7 @@ StageSearch::StageSearch(const FitInput& input, const RunConfig& config, const P
 
 TriedCut StageSearch::tried(const PipelineCut& cut) {
   TriedCut result{.cut = cut, .stages = predictor_.of(cut), .needs = {}};
-  const bool is_cpu = plan_.device.device == "cpu";  // where the whole model is made
+  const bool is_cpu = plan_.device.device == "cpu";  // the CPU makes the whole model
   const int64_t ranks = sharers(plan_);
   for (const StagePrediction& stage : result.stages) {
     const int64_t start = is_cpu && ranks == 1 ? stage.start_bytes : 0;
@@ -82,7 +83,7 @@ TriedCut StageSearch::tried(const PipelineCut& cut) {
   return result;
 }
 
-// A cut that asks for another error than memory's is none to offer.
+// The result of a cut. No value if its dry run throws, because such a cut cannot be offered.
 std::optional<TriedCut> StageSearch::offered(const PipelineCut& cut) {
   try {
     return tried(cut);
@@ -95,7 +96,7 @@ std::optional<TriedCut> StageSearch::fastest() {
   CutOptions options = options_;
   for (; budget_.cuts > 0; --budget_.cuts) {
     auto cut = cut_balanced(least_, options);
-    // Bytes that do not grow with the samples count for each of them there, so that more may fit.
+    // cut_balanced counts fixed bytes once per sample, so a cut may fit that it excludes.
     if (!cut && options.limit_bytes > 0) {
       options.limit_bytes = 0;
       cut = cut_balanced(least_, options);

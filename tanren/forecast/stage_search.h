@@ -12,9 +12,9 @@
 
 namespace tanren {
 
-// The most before the first step of all ranks in threads. One after the other makes the whole model
-// and keeps its stage, while the first one's whole model is there, too. The last one has the stages
-// of all others beside it.
+// The most bytes before the first step, if all ranks are threads. The ranks make the whole model
+// one after the other, and each keeps its stage. The first rank's whole model exists during this
+// time. When the last rank makes the model, the stages of all others exist too.
 int64_t start_of_threads(const std::vector<StagePrediction>& stages, int64_t replicas);
 
 struct TriedCut {
@@ -36,19 +36,21 @@ struct CutBudget {
 
 class StageSearch {
  public:
-  // By `plan` of `config`, which has the stages. All outlive the search.
+  // `plan` is made from `config` and has the number of stages. All arguments must outlive the
+  // search.
   StageSearch(const FitInput& input, const RunConfig& config, const Plan& plan,
               const ModelBlocks& blocks, CutBudget& budget);
 
-  // Bytes that the limit leaves for a rank, with processes the least limit of all; 0: no limit.
+  // Bytes that the limit leaves for a rank. With ranks in processes, the least of all ranks. 0: no
+  // limit.
   int64_t room() const { return room_; }
   TriedCut tried(const PipelineCut& cut);
-  // The cut whose slowest stage has the fewest multiply-adds, of those that fit. Each that is too
-  // large rules out others; one whose dry run ends in an error is passed over, a few times. No
-  // value: none of those that were tried does.
+  // Of the cuts that fit, the one whose slowest stage has the fewest multiply-adds. Each cut that
+  // is too large rules out others. A few cuts whose dry run throws are skipped. No value if none of
+  // the tried cuts fits.
   std::optional<TriedCut> fastest();
-  // The cut whose largest stage is the smallest, by what its blocks keep, of those whose dry run
-  // ends without an error. No value: the model cannot have so many stages.
+  // Of the cuts whose dry run does not throw, the one whose largest stage is the smallest by the
+  // bytes that its blocks keep. No value if there is no such cut, or after a few errors.
   std::optional<TriedCut> smallest();
 
  private:
@@ -57,7 +59,7 @@ class StageSearch {
   const Plan& plan_;
   CutBudget& budget_;
   const int64_t room_;
-  ModelBlocks least_;  // with no more bytes than its blocks need in a dry run
+  ModelBlocks least_;  // its bytes are a lower estimate (least_bytes)
   CutOptions options_;
   StagesPredictor predictor_;
 };

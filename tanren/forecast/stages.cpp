@@ -21,7 +21,7 @@ std::string path_before(const std::string& name) {
   return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
-// By place in ModelBlocks::weights and ::buffers.
+// Indexed like ModelBlocks::weights and ::buffers.
 struct HeldParts {
   std::vector<Holders> weights, buffers;
 };

@@ -12,8 +12,8 @@ namespace tanren {
 
 namespace {
 
-// Sizes of the largest operators over sample lengths: the first sample may be shorter than those
-// that it is batched with.
+// Sizes of the largest operators, also for longer samples: the first sample may be shorter than the
+// others in its batch.
 OperatorSizes sizes_of(const StepPredictor& predictor, const Tried& tried) {
   OperatorSizes sizes = tried.prediction.largest;
   if (sizes.elements == 0 || tried.plan.device.threads < 2) return sizes;

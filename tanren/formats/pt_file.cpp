@@ -21,8 +21,8 @@ namespace {
 constexpr int kMaxDepth = 64;
 constexpr size_t kMaxVisits = size_t{1} << 21;  // values, and keys that lead to values
 constexpr size_t kMaxDimensions = 64;
-// A value may be recalled many times at no cost in the file, so the total bytes are limited
-// relative to the file's size.
+// A small file can recall a value many times, so the total bytes are limited relative to the file's
+// size.
 constexpr size_t kMaxTexts = size_t{1} << 26;
 constexpr size_t kMaxTensors = size_t{1} << 26, kMaxRepeats = 32;
 

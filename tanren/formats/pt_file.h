@@ -1,7 +1,8 @@
 // Files that torch.save wrote (.pt, .pth, .bin): the zip format, the format before torch 1.6, and
 // the archives of TorchScript and of C++ torch::save. Tensors are views of the mapped file, so
 // reading makes no copy; tied tensors share their storage. Nothing in the file is executed: classes
-// are only names. Those that build tensors are known here, the others become opaque records.
+// are only names. Classes that build tensors are known here; objects of all others become opaque
+// records.
 #pragma once
 
 #include "tanren/base/state.h"
@@ -24,12 +25,12 @@ struct PtFile {
 };
 
 // CheckpointError naming the file for anything malformed, truncated or hostile. No tensor reaches
-// outside its storage, no storage outside the file.
+// outside its storage, and no storage outside the file.
 PtFile read_pt(const std::filesystem::path& path);
 
 // Atomically writes a state_dict that torch.load(path, weights_only=True) opens. Tensors may be on
-// any device and strided; they are written contiguous, and tied tensors (the same elements) once.
-// InputError as write_safetensors.
+// any device and strided; they are written contiguous. Tied tensors (the same elements) are written
+// once if they are contiguous and on the CPU. InputError as write_safetensors.
 void write_pt(const std::filesystem::path& path, const TensorMap& tensors);
 // The same for a nested checkpoint.
 void write_pt(const std::filesystem::path& path, const PtValue& document);

@@ -209,7 +209,8 @@ TEST(PtFile, on_a_full_disk_is_one_error_and_leaves_nothing_behind) {
   write_pt(path, tensors);
   const auto size = std::filesystem::file_size(path);
   std::filesystem::remove(path);
-  // Full at the first byte, within each part, and at the last byte of the zip's directory.
+  // The disk is full at the first byte, within each part, and at the last byte of the zip's
+  // directory.
   const std::vector<uintmax_t> limits{0, 100, size / 4, size / 2, size - 200, size - 1};
   for (const auto limit : limits) {
     const testing::FullDiskScope full(limit);

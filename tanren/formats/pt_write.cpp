@@ -135,8 +135,8 @@ class Document {
   void write(const std::filesystem::path& path) {
     pickler_.raw(".");
     write_file(path, [&](const Write& write) {
-      // The writer's destructor writes too, and a throw out of it would end the process: the first
-      // error is kept, later bytes are dropped.
+      // The writer's destructor writes too, and an exception from it would end the process. So the
+      // first error is kept and later bytes are dropped.
       std::exception_ptr error;
       caffe2::serialize::PyTorchStreamWriter writer([&](const void* data, size_t size) {
         try {

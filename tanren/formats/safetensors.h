@@ -21,11 +21,12 @@ struct SafetensorsFile {
 };
 
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
-// What becomes of floating tensors of 16 bits in a file. widened: they are written as fp32, one
-// after the other, so that no second copy of them all is in memory.
+// How floating tensors of 16 bits are written. widened: as fp32. They are converted one after the
+// other, so that memory never holds a second copy of all of them.
 enum class Narrow { as_it_is, widened };
 // Atomic (see file.h). Tensors may be on any device and strided; they are written contiguous.
-// InputError for one that stands for a weight in 8 bits (base/row_of_nan.h), before the first byte.
+// InputError for a tensor that stands for an 8-bit weight (base/row_of_nan.h), before the first
+// byte.
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                        const Metadata& metadata = {}, Narrow narrow = Narrow::as_it_is);
 

@@ -52,7 +52,7 @@ TEST(Safetensors, refuses_a_header_longer_than_the_file) {
   TANREN_EXPECT_CONTAINS(refusal(raw_safetensors(header, 8, 100000)), "header is cut off");
 }
 
-// What a model in 8 bits has in the place of a weight (quantize/replaced.h).
+// A model with 8-bit weights has an expanded row of NaN in place of each (quantize/replaced.h).
 TEST(Safetensors, does_not_write_a_row_of_nan_that_is_expanded) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "w.safetensors";
@@ -67,7 +67,7 @@ TEST(Safetensors, does_not_write_a_row_of_nan_that_is_expanded) {
     tensors.set("w", nan.to(dtype).expand({2, 3}));
     TANREN_EXPECT_CONTAINS(testing::error_of<InputError>([&] { write_safetensors(path, tensors); }),
                            "w stands for a weight in 8 bits");
-    tensors.set("w", nan.to(dtype).as_strided({1, 3}, {0, 1}));  // of one row
+    tensors.set("w", nan.to(dtype).as_strided({1, 3}, {0, 1}));  // for a weight of one row
     TANREN_EXPECT_CONTAINS(testing::error_of<InputError>([&] { write_safetensors(path, tensors); }),
                            "w stands for a weight in 8 bits");
   }

@@ -28,7 +28,7 @@ c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
-// Storages that go into an operator: an output with one of them was not made by it.
+// The storages of an operator's inputs. An output that shares one of them is not a new allocation.
 struct Inputs final : at::ObserverContext {
   std::vector<c10::StorageImpl*> storages;
 };
@@ -117,7 +117,8 @@ Survivors AllocationLog::survivors(int64_t step) const {
     if (const auto node = allocation.node.lock(); node && nodes.insert(node.get()).second) {
       for (const auto& edge : node->next_edges()) needed.insert(edge.function.get());
     }
-    // The innermost operator that made a storage ends first, and is the one that is named.
+    // When operators call each other, the innermost one ends first: it is logged first and is
+    // named.
     const auto storage = allocation.storage.lock();
     if (storage && storages.insert(storage.get()).second) {
       alive.bytes += static_cast<int64_t>(storage->nbytes());

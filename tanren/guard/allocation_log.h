@@ -1,8 +1,8 @@
 // AllocationLog: which tensors and autograd nodes the operators of some steps made, and which of
-// them are still alive later. Seen through torch's operator observer, so any model and loop is
-// covered; holds only weak references. While it records, operators cost some microseconds more;
-// before and after, nothing. Only one log records at a time in a process (a second sees nothing).
-// Used by LeakDetector.
+// them are still alive later. It uses torch's operator observer, so it works for any model and
+// loop. It holds only weak references. Recording adds some microseconds to each operator; otherwise
+// it costs nothing. Only one log records at a time in a process (a second one sees nothing). Used
+// by LeakDetector.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@
 
 namespace tanren {
 
-// What is still alive of one recorded step.
+// What one recorded step made and is still alive.
 struct Survivors {
   int64_t nodes = 0;
   int64_t tensors = 0;         // storages

@@ -38,7 +38,7 @@ class Guard {
   void load(const State& state);
 
  private:
-  // The verdict on an update that may not be applied; `stop`: its cause alone ends the run.
+  // The verdict on an update that must not be applied. `stop`: halt at once, whatever max_skips is.
   Verdict refuse(bool stop, Cause cause);
 
   bool stop_on_loss_;

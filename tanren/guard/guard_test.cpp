@@ -32,7 +32,7 @@ TEST(Guard, halts_after_so_many_skips_in_a_row) {
   EXPECT_EQ(guard.judge(kBadLoss).action, Action::halt);
 }
 
-// Issue 21: a run that went on after the halt was halted by the next bad batch.
+// Issue 21: the next bad batch halted a run that continued after a halt.
 TEST(Guard, a_halt_ends_the_row_so_that_a_run_that_goes_on_has_one_of_its_own) {
   const GuardOptions options{.nan_loss = "skip", .max_skips = 2};
   Guard guard(options);

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kRecorded = 2;  // steps
 constexpr int64_t kPatience =
     8;  // steps: batches fetched ahead and the last report are gone by then
-constexpr int64_t kWorthTelling = 1 << 20;  // bytes that tensors without a graph have grown by
+constexpr int64_t kWorthTelling = 1 << 20;  // bytes: smaller growth is not reported
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void LeakDetector::step(const std::function<int64_t()>& live_bytes) {
   } else if (since == kRecorded + kPatience) {
     judge(live_bytes);
     log_.reset();
-    next_look_ = std::max(2 * next_look_, count_ + 1);  // a short first look may reach into it
+    next_look_ = std::max(2 * next_look_, count_ + 1);  // a look may last beyond twice its start
   }
 }
 
@@ -53,7 +53,8 @@ void LeakDetector::judge(const std::function<int64_t()>& live_bytes) {
         to_text(second.nodes), second.last_node, second.last_operator));
     return;
   }
-  // Tensors without a graph may rightly stay (a window of the last losses): growth must be real.
+  // Tensors without a graph may stay for a good reason (a window of the last losses), so this warns
+  // only if live memory has also grown.
   const int64_t kept = std::min(first.bytes, second.bytes);
   if (kept > 0 && grown >= kWorthTelling && grown >= kept * steps / 2) {
     warn(fmt::format(

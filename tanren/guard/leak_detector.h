@@ -1,9 +1,9 @@
 // LeakDetector: finds what a loop keeps by mistake, such as a loss summed up with its graph
-// (`total_loss += loss`). After `steps` steps, and again after twice as many each time, it records
-// what two steps made and checks what of it is alive eight steps later: exact, needs no threshold
-// on the process's memory, and names the operator. Warns once, through log(). Other steps cost a
-// comparison. Called by train_loop; in a custom loop: `watch.step();` after each step. Not
-// thread-safe.
+// (`total_loss += loss`). The first look is after `steps` steps; each later look is after twice as
+// many. A look records what two steps made and checks eight steps later what of it is still alive.
+// This is exact, needs no threshold on the process's memory, and names the operator. Warns once,
+// through log(). Steps outside of a look cost one comparison. Called by train_loop; in a custom
+// loop: `watch.step();` after each step. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,10 @@ class LeakDetector {
   LeakDetector(LeakDetector&&) noexcept;
   LeakDetector& operator=(LeakDetector&&) noexcept;
 
-  // After each step. `live_bytes` returns what tensors hold, such as cpu_memory_stats().live_bytes;
-  // it is called at looks only. With it, tensors without a graph are watched too: it warns if both
-  // recorded steps left some and live memory grew by a mebibyte or more from look to look.
+  // Call this after each step. `live_bytes` returns the bytes that tensors hold, for example
+  // cpu_memory_stats().live_bytes. It is called at looks only. If it is given, tensors without a
+  // graph are checked too: the detector warns if both recorded steps left some and live memory grew
+  // by a mebibyte or more since the previous look.
   void step(const std::function<int64_t()>& live_bytes = {});
 
   // The warning that was logged; empty: none.
@@ -38,7 +39,7 @@ class LeakDetector {
   int64_t count_ = 0;
   int64_t next_look_;
   std::unique_ptr<AllocationLog> log_;
-  int64_t bytes_before_ = -1;  // at the look before; below 0: there was none
+  int64_t bytes_before_ = -1;  // live bytes at the previous look; below 0: none yet
   int64_t count_before_ = 0;
   std::string warning_;
 };

@@ -5,7 +5,8 @@
 
 namespace tanren {
 
-// A value that hardly moves has no meaningful deviation: a thousandth of its mean is the least.
+// A value that hardly moves has no meaningful deviation, so the lower bound is a thousandth of its
+// mean.
 double RunningLevel::deviation() const {
   return std::max({std::sqrt(variance_), 1e-3 * std::abs(mean_), 1e-12});
 }

@@ -1,8 +1,8 @@
 // SpikeDetector: finds values far above their running mean, by z-score. Mean and variance are
-// exponential (span `window`). It reports nothing before a window is seen. A spike enters mean and
-// variance cut to the threshold, so that it does not hide the next one but a new level is learnt.
-// Pure arithmetic on doubles: equal values give bitwise equal answers, and its state resumes
-// exactly. Used by Guard.
+// exponential (span `window`). It reports nothing before a window is seen. A spike is cut to the
+// threshold before it enters mean and variance. So it does not hide the next spike, and a new level
+// is still learnt. Pure arithmetic on doubles: equal values give bitwise equal answers, and its
+// state resumes exactly. Used by Guard.
 #pragma once
 
 #include "tanren/base/state.h"

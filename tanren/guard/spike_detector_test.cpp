@@ -11,7 +11,7 @@ namespace {
 
 const GuardOptions kShort{.spike_z = 4, .spike_window = 20};
 
-// A falling loss with a wiggle; no randomness, so that the test cannot change its mind.
+// A falling loss with a ripple. It has no randomness, so that the test is deterministic.
 double usual_loss(int i) { return 2.0 / (1 + 0.01 * i) + 0.05 * std::sin(1.7 * i); }
 double usual_norm(int i) { return 1.0 + 0.1 * std::cos(2.3 * i); }
 

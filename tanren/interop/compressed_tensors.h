@@ -1,6 +1,6 @@
-// A bert with 8-bit weights as transformers opens it with the package compressed-tensors: its
-// linear layers stay int8, under the names of quantized_tensors.h, and config.json gets a
-// quantization_config of the format int-quantized. Called by python_folder.
+// Converts a bert with 8-bit weights to the form that transformers opens with the package
+// compressed-tensors. Its linear layers stay int8, under the names of quantized_tensors.h, and
+// config.json gets a quantization_config of the format int-quantized. Called by python_folder.
 #pragma once
 
 #include "tanren/base/tensor_map.h"
@@ -13,13 +13,13 @@ namespace tanren {
 
 struct CompressedBert {
   TensorMap tensors;             // linear layers in int8; other 8-bit weights are expanded to fp32
-  std::set<std::string> scales;  // of the tensors those that stay as they are in any dtype
+  std::set<std::string> scales;  // names of the tensors that are never cast to another dtype
   std::string config;            // quantization_config as JSON; empty if no linear layer is 8-bit
   std::string remark;            // which weights are in which form
 };
 
 // `tensors` are those of a whole model's file, `what`. A layer without an input scale quantises its
-// input by the token, unless the scheme is "weights". Errors as quantized_parameters.
+// input per token, unless the scheme is "weights". Errors as quantized_parameters.
 CompressedBert compressed_bert(const TensorMap& tensors, const QuantizeNote& note,
                                const std::string& what);
 

@@ -67,7 +67,7 @@ void for_second_names(const torch::nn::Module& module, const Check& check) {
                         " are one parameter, and " + fault + "; write the file again");
 }
 
-// Every name of a parameter must be 8-bit, read by one operator, or none.
+// If a parameter has several names, either all or none must be 8-bit, read by the same operator.
 void check_second_names(const torch::nn::Module& module, const QuantizeNote& note,
                         const std::string& what) {
   for_second_names(module, [&](const std::string& one, const std::string& other) {
@@ -104,7 +104,7 @@ void check_one_parameter_once(const torch::nn::Module& module,
   });
 }
 
-// Whether each 8-bit weight has a parameter whose shape it has, and is named in the metadata.
+// Checks that each 8-bit weight is named in the metadata and has the shape of its parameter.
 void check_quantized(const torch::nn::Module& module, const TensorMap& tensors,
                      const QuantizeNote& note, const std::string& what) {
   const auto parameters = module.named_parameters();
@@ -156,14 +156,14 @@ void make_room(torch::nn::Module& module, const std::string& name) {
   replace_by_nan(own);
 }
 
-// A product's weight is packed, unless it is expanded for each call. What others read must not lie
-// in the mapped file, which a task outlives.
+// Weights of products are packed (copied), except those that are expanded for each call. All other
+// 8-bit weights are copied here, because a task outlives the mapped file.
 void own_bytes(QuantizedParameter& parameter) {
   const bool is_packed = is_product(parameter.reader) && !parameter.is_weight_alone;
   if (!is_packed) parameter.weight.values = parameter.weight.values.clone();
 }
 
-// A file names the package that trained it, and the user the one to load.
+// Checks that the package that the user names for loading is the one that trained the file.
 void check_package_of(const Metadata& metadata, const TaskFacts& facts, const std::string& what) {
   const auto note = package_note(metadata, what);
   if (!note || !facts.graph || note->checksum == facts.graph->checksum) return;

@@ -136,7 +136,7 @@ bool link(const fs::path& file, const fs::path& name) {
   return true;
 }
 
-// A reader takes from the scheme whether the inputs of products stay floating.
+// The scheme must fit, because readers learn from it whether the inputs of products stay floating.
 void check_scheme(const QuantizedParameters& parameters, const std::string& scheme) {
   for (const auto& [name, parameter] : parameters) {
     const bool reads_product =
@@ -149,7 +149,7 @@ void check_scheme(const QuantizedParameters& parameters, const std::string& sche
   }
 }
 
-// The tensors of a file with 8-bit weights are no floating model.
+// Refuses 8-bit tensors in a model that is to be written as a floating one.
 void check_floating(const TensorMap& tensors, const QuantizeNote& note) {
   for (const auto& [name, tensor] : tensors) {
     if (note.readers.count(name) == 0 || tensor.is_floating_point()) continue;
@@ -191,7 +191,7 @@ fs::path export_quantized(const RunState& run, const Parts& parts, const fs::pat
   const QuantizedParameters parameters = learned_parameters(weights.tensors, how);
   const fs::path out = folder / kQuantizedFolder;
   fs::create_directories(out);
-  // What tanren quantize says of another model there.
+  // Removes reports of tanren quantize on an earlier model.
   for (const char* old : {"quantize.txt", "quantize.json", "quantize.html"}) fs::remove(out / old);
   fs::path file = out / kWholeFile;
   write_whole_model(file, tensors, told_of(weights, run, description), parameters, std::move(note));

@@ -36,7 +36,7 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "added_tokens.json"};
 
 void forget_files(SourceOptions& source) {
-  source.delimiter.clear();  // found anew in each file
+  source.delimiter.clear();  // detected in each file
   if (!source.path.empty()) source.path = kSomewhere;
   if (!source.tokenizer.empty()) source.tokenizer = kSomewhere;
   source.include.clear();
@@ -61,7 +61,7 @@ RunConfig kept_of(const RunConfig& resolved) {
   kept.model.memory_format = ModelOptions().memory_format;
   kept.data = resolved.data;
   kept.data.eval = evaluation_source(resolved.data);
-  kept.data.split = 0;  // evaluation data are all of what is given
+  kept.data.split = 0;  // evaluation uses all the given data
   forget_files(kept.data.train);
   forget_files(kept.data.eval);
   kept.batch = resolved.batch;
@@ -71,9 +71,10 @@ RunConfig kept_of(const RunConfig& resolved) {
   kept.generate = resolved.generate;
   for (const auto& [name, objective] : resolved.objectives) {
     ObjectiveOptions own{.optimizer = kept.optimizer, .schedule = kept.schedule, .clip = kept.clip};
-    own.weights = objective.weights;  // of an evaluation's loss, too
+    own.weights = objective.weights;  // evaluation's loss uses them, too
     if (!resolved.model.perceptual.empty()) own.weights.erase("perceptual");
-    // Without that term the weights may all be 0, which a plan refuses. Then the task's stay.
+    // Without the term "perceptual" the weights may all be 0, which a plan refuses. Then the task's
+    // own weights apply.
     const auto is_some = [](const auto& weight) { return weight.second != 0; };
     if (std::any_of(own.weights.begin(), own.weights.end(), is_some)) {
       kept.objectives.emplace(name, own);
@@ -166,8 +167,8 @@ bool has_mode_of_8_bits(const PrecisionOptions& precision) {
   return precision.level.empty() && (mode == "auto" || mode == "fp32" || mode == "bf16");
 }
 
-// The config of a file with 8-bit weights: a precision of the training that they lack, fp16, fp64
-// or a level, is auto.
+// The config of a file with 8-bit weights. If the model was trained in fp16, fp64 or under a level,
+// which 8-bit weights do not support, the precision becomes auto.
 std::string config_of_8_bits(const std::string& text, const fs::path& file,
                              const KnownKinds& known) {
   RunConfig config = parse_config(text, file.string(), fs::current_path(), {}, known);
@@ -178,7 +179,8 @@ std::string config_of_8_bits(const std::string& text, const fs::path& file,
   return to_toml(config);
 }
 
-// 8-bit weights stand in for fp32 and bf16 on the CPU.
+// Sets the device to the CPU and refuses other devices and precisions, because 8-bit weights
+// compute in place of fp32 or bf16 on the CPU.
 void run_in_8_bits(RunConfig& config, const fs::path& file) {
   const auto refuse = [&](const std::string& key, const std::string& value, const char* wanted) {
     throw ConfigError(fmt::format(
@@ -306,7 +308,7 @@ void refuse_description(const fs::path& file, const std::string& what) {
 
 namespace {
 
-// Whether the file itself does, and not only a key of the user beside it.
+// Whether the file itself names a program. A key of the user may name one, too.
 bool names_program(const std::string& text, const fs::path& file, const KnownKinds& known) {
   return !parse_config(text, file.string(), fs::current_path(), {}, known).model.path.empty();
 }

@@ -31,25 +31,26 @@ struct ModelDescription {
 // data are read as [data.eval] says, else as [data.train] without its augmentation.
 Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t train_samples);
 
-// The metadata of the same model with the 8-bit weights of `note`: of version 2, which releases
-// that know no 8-bit weights refuse. InputError as quantize_text.
+// The metadata of the same model with the 8-bit weights of `note`. Their version is 2, so that
+// releases without support for 8-bit weights refuse them. InputError as quantize_text.
 Metadata describe_quantized(Metadata model, const QuantizeNote& note);
 // The metadata of the same model without 8-bit weights, whatever `model` says of them.
 Metadata describe_floating(Metadata model);
 
-// The metadata of the same model computing as `precision` says; as they are if they say so already.
-// `file` names them in errors.
+// The metadata of the same model with the mode and level of `precision`; unchanged if they have
+// these already. `file` names them in errors.
 Metadata in_precision(Metadata model, const PrecisionOptions& precision,
                       const std::filesystem::path& file, const KnownKinds& known);
 
-// Of a model that a compiled graph computes, which its file does not hold.
+// The note on a model that a compiled graph computes. The model's file does not hold the graph.
 struct PackageNote {
   std::string checksum, class_name;
   std::string hf_config;  // config.json for transformers; empty: there is none
 };
 // The metadata of the same model with the note of its task's graph, if it has one.
 Metadata describe_package(Metadata model, const TaskFacts& facts);
-// No value: the metadata have none. ConfigError naming `file` for a malformed one.
+// Reads the note; no value if the metadata have none. ConfigError naming `file` for a malformed
+// one.
 std::optional<PackageNote> package_note(const Metadata& metadata,
                                         const std::filesystem::path& file);
 
@@ -59,8 +60,8 @@ SourceOptions evaluation_source(const DataOptions& data);
 
 // Reads the metadata back; `sets` as on the command line. A model with 8-bit weights runs on the
 // CPU, in precision.mode auto if it was trained in fp16, fp64 or under a level. ConfigError naming
-// the file if the description is missing, of another version, or malformed, and for a precision or
-// a device that is asked for and 8-bit weights lack; errors in the config as read_config.
+// the file if the description is missing, of another version, or malformed, and for a requested
+// precision or device that 8-bit weights do not support. Errors in the config as read_config.
 ModelDescription description_of(const Metadata& metadata, const std::filesystem::path& file,
                                 const std::vector<std::string>& sets, const KnownKinds& known);
 // Whether the metadata describe a model at all.

@@ -35,7 +35,8 @@ fs::path NewFolder::place_of(const std::string& name) {
   return made_.back();
 }
 
-// Only what this call creates counts as made. A link to nothing is there, and is not ours.
+// Only folders that this call creates count as made. A link to a missing target is refused, because
+// it exists and is not ours.
 void NewFolder::make_folders() {
   std::error_code error;
   std::vector<fs::path> missing;  // the innermost first
@@ -57,7 +58,7 @@ void NewFolder::make_folders() {
   }
 }
 
-// What holds something by now stays.
+// Folders that are not empty by now stay.
 void NewFolder::remove_made() const {
   std::error_code error;
   std::for_each(made_.rbegin(), made_.rend(), [&](const fs::path& one) { fs::remove(one, error); });

@@ -1,6 +1,6 @@
-// NewFolder: a new or empty folder in which files are written. Unless it is kept, what was made
-// goes away again: the files that were named, the folder, and those above it that were not there.
-// Nothing that others put there is touched. Called by python_folder.
+// NewFolder: a new or empty folder in which files are written. Unless keep() is called, the
+// destructor removes what was made: the named files, the folder, and the folders above it that were
+// missing. It removes nothing that others put there. Called by python_folder.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ class NewFolder {
   NewFolder& operator=(const NewFolder&) = delete;
 
   const std::filesystem::path& path() const { return folder_; }
-  // The place of a file that is written next.
+  // Names a file that the caller writes next, and returns its path.
   std::filesystem::path place_of(const std::string& name);
   void keep() { is_kept_ = true; }
 

@@ -31,7 +31,7 @@ TEST(NewFolder, takes_back_what_it_made_alone) {
   EXPECT_TRUE(fs::exists(root.path() / "kept" / "a"));
 }
 
-// A file that the user saved there during a long convert was removed.
+// Regression: a file that the user saved there during a long convert was removed.
 TEST(NewFolder, leaves_what_others_put_there_meanwhile) {
   const TemporaryFolder root;
   {
@@ -44,7 +44,7 @@ TEST(NewFolder, leaves_what_others_put_there_meanwhile) {
   EXPECT_TRUE(fs::exists(root.path() / "above" / "below" / "notes"));
 }
 
-// Its files would be those of the working folder.
+// Regression: its files would lie in the working folder.
 TEST(NewFolder, refuses_a_folder_without_a_name) {
   EXPECT_EQ(error_of<InputError>([] { NewFolder(""); }),
             "[convert] the folder to write has no name; give it one");
@@ -61,7 +61,7 @@ TEST(NewFolder, stays_where_it_was_there_before) {
   EXPECT_TRUE(fs::is_empty(root.path()));
 }
 
-// A link to a disk that is not mounted counted as missing, and was removed.
+// Regression: a link to a disk that is not mounted counted as missing and was removed.
 TEST(NewFolder, refuses_a_link_to_nothing_and_leaves_it) {
   const TemporaryFolder root;
   const fs::path link = root.path() / "link";

@@ -17,11 +17,11 @@ bool is_pix2pixhd_folder(const std::filesystem::path& folder);
 // Its latest_net_D.pth, which may be missing: only training needs it.
 std::filesystem::path discriminator_file(const std::filesystem::path& folder);
 
-// Both networks under our names. Left out, with a remark, are running statistics of norms, which
-// old versions of torch saved and no forward reads. InputError as read_weights.
+// Reads both networks, under our names. Running statistics of norms are left out, with a remark:
+// old versions of torch saved them, but no forward reads them. InputError as read_weights.
 StateDict read_pix2pixhd_folder(const std::filesystem::path& folder);
 
-// Writes a model's tensors as such a folder, and returns the files' names.
+// Writes a model's tensors as a folder of this form, and returns the files' names.
 std::vector<std::string> write_pix2pixhd_folder(NewFolder& folder, const TensorMap& tensors);
 
 }  // namespace tanren

@@ -21,7 +21,7 @@ struct Pretrained {
 // and options_of_hf_config, or if model.kind names another kind.
 Pretrained resolve_model(const ModelOptions& options, const HubCaches& caches = hub_caches());
 
-// The check of the keys that needs the kind, once from_hf has given it. ConfigError for keys of
+// Checks the keys that depend on the kind, after from_hf has given it. ConfigError for keys of
 // `asked` that the kind of `resolved` does not read.
 void check_resolved(const ModelOptions& resolved, ModelOptions asked);
 

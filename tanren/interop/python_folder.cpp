@@ -54,8 +54,8 @@ TensorMap cast(const TensorMap& tensors, at::ScalarType dtype,
   return all;
 }
 
-// compressed-tensors makes the scales in the dtype of the model. CheckpointError for one that is
-// infinite there, or 0 unless all its weights are.
+// compressed-tensors opens the scales in the model's dtype. CheckpointError for a scale that is
+// infinite in this dtype, or that is 0 although not all its weights are 0.
 void check_scales(const TensorMap& tensors, const std::set<std::string>& scales,
                   at::ScalarType dtype) {
   for (const auto& [name, tensor] : tensors) {
@@ -120,7 +120,7 @@ OrderedJson columns_json(const DataInfo& info) {
   return columns;
 }
 
-// Expands the 8-bit weights, except for those of a bert, which Python has a form for.
+// Expands the 8-bit weights, except for a bert's linear layers, for which Python has a form.
 CompressedBert without_8_bits(SafetensorsFile& read, const QuantizeNote& note,
                               const std::string& kind, const fs::path& file) {
   CompressedBert compressed;
@@ -139,7 +139,7 @@ CompressedBert without_8_bits(SafetensorsFile& read, const QuantizeNote& note,
 
 class Writer {
  public:
-  // `compressed`: what a bert with 8-bit weights has beside its tensors; else empty.
+  // `compressed`: the config and scales of a bert with 8-bit weights, and the remark; else empty.
   Writer(const ModelDescription& description, std::optional<PackageNote> package, TensorMap tensors,
          const CompressedBert& compressed, NewFolder& folder)
       : description_(description),

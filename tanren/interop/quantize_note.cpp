@@ -26,7 +26,7 @@ constexpr std::array kReaders = {WeightReader::linear, WeightReader::projection,
                                  WeightReader::convolution, WeightReader::embedding};
 constexpr int64_t kMostSamples = int64_t{1} << 40;
 
-// Of each of `kept` and `readers`: more than any model has.
+// The limit for each of `kept` and `readers`: more than any model has.
 constexpr size_t kMostNamed = size_t{1} << 17;
 
 template <size_t N>
@@ -34,7 +34,7 @@ bool is_among(const std::array<std::string_view, N>& words, const std::string& w
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// What no note has, if this one has it.
+// The note's first fault; no value if it has none.
 std::optional<std::string> fault_of_note(const QuantizeNote& note) {
   if (!is_among(kSchemes, note.scheme)) return "an unknown scheme";
   if (!is_among(kRanges, note.range)) return "an unknown range";
@@ -124,7 +124,8 @@ class NoteReader : public Json::json_sax_t {
     if (std::max(note_.kept.size(), note_.readers.size()) > kMostNamed) refuse("too many names");
   }
 
-  // A value of another kind than its key has; a number or a text of an unknown key is passed over.
+  // Refuses a value of the wrong type for its key. A number or a text under an unknown key is
+  // ignored.
   bool scalar() {
     if (depth_ != 1 || is_known()) refuse_value();
     return true;

@@ -1,6 +1,6 @@
-// QuantizeNote: what the metadata tanren.quantize of a whole model's file say of its 8-bit weights:
-// how they were made, and which operator reads each. The metadata are untrusted, as those of
-// model_description.h; the weights that a note names are checked by quantized_tensors.h.
+// QuantizeNote: the facts about 8-bit weights in the metadata tanren.quantize of a whole model's
+// file: how they were made, and which operator reads each. The metadata are untrusted, like those
+// of model_description.h. quantized_tensors.h checks the weights that a note names.
 #pragma once
 
 #include "tanren/formats/safetensors.h"
@@ -17,26 +17,27 @@ constexpr const char* kFloatingVersion = "1";
 constexpr const char* kQuantizedVersion = "2";  // with 8-bit weights
 constexpr const char* kQuantizeKey = "tanren.quantize";
 
-// ConfigError naming the file for a description of another version, or one whose version does not
-// go with what it says of 8-bit weights. Metadata without a version pass.
+// ConfigError naming the file for a description of another version, or one whose version
+// contradicts the presence of a note on 8-bit weights. Metadata without a version pass.
 void check_version(const Metadata& metadata, const std::string& file);
 
 struct QuantizeNote {
   std::string scheme;   // weights, dynamic, static
   std::string range;    // how ranges of inputs were measured: mse, minmax; empty: they were not
-  int64_t samples = 0;  // on which; 0: on none
+  int64_t samples = 0;  // number of samples used for that
   std::map<std::string, std::string> kept;                   // parameters that stay → why
   std::map<std::string, WeightReader, std::less<>> readers;  // 8-bit parameters
 
   bool empty() const { return readers.empty(); }
 };
 
-// The text of the metadata. InputError for a note that quantize_note would refuse: without a
-// scheme, with samples below 0, without an 8-bit weight. Reasons may be any bytes.
+// The note as text for the metadata. InputError for a note that quantize_note would refuse: without
+// a scheme, with samples below 0, or without an 8-bit weight. Reasons may be any bytes.
 std::string quantize_text(const QuantizeNote& note);
 
-// Reads it back; an empty note if there is no such text. Takes memory for at most 131 072 names of
-// each kind. ConfigError naming the file `what` if it is malformed or names no 8-bit weight.
+// Reads the note back; it is empty if the metadata have none. Takes memory for at most 131 072
+// names of each kind. ConfigError naming the file `what` if it is malformed or names no 8-bit
+// weight.
 QuantizeNote quantize_note(const Metadata& metadata, const std::string& what);
 
 // "scheme static (range mse, 256 samples): 74 weights in 8 bits (2 embedding, 72 linear), 3 stay".

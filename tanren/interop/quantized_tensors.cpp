@@ -20,7 +20,8 @@ namespace tanren {
 
 namespace {
 
-// compressed-tensors' bytes are signed, ours are not: this lies between their zero points.
+// compressed-tensors' bytes are signed and ours are unsigned. The zero points differ by this
+// number.
 constexpr int32_t kSignedZero = 128;
 
 std::string quantized_advice() { return "; write the file again"; }
@@ -146,7 +147,8 @@ at::Tensor expanded_parameter(const QuantizedParameter& parameter) {
   return parameter.reader == WeightReader::projection ? weight.t().contiguous() : weight;
 }
 
-// What reading cannot see: the parameter's shape, and an input scale before it is cut to bytes.
+// Checks what quantized_parameters cannot check later: the parameter's shape, and an input scale
+// before its zero point is stored as a byte.
 void check_to_write(const std::string& name, const at::Tensor& tensor,
                     const QuantizedParameter& parameter) {
   const QuantizedWeight& weight = parameter.weight;
@@ -163,7 +165,7 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
-// Whether two tensors of one storage are one: the same numbers, whatever tensor object holds them.
+// Whether two tensors of the same storage have exactly the same elements.
 bool are_one(const at::Tensor& a, const at::Tensor& b) {
   return a.has_storage() && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
          a.strides() == b.strides();
@@ -224,7 +226,7 @@ TensorMap with_quantized(const TensorMap& tensors, const QuantizedParameters& pa
     all.set(names.input_zero_point,
             at::full({1}, parameter.input->zero_point - kSignedZero, at::kChar));
   }
-  quantized_parameters(all, note, "the model to write");  // as whoever reads it
+  quantized_parameters(all, note, "the model to write");  // checks as a reader does
   return all;
 }
 

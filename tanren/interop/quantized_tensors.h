@@ -16,25 +16,26 @@
 
 namespace tanren {
 
-// The shape of the 8-bit values of a parameter of this shape: of a projection, turned.
+// The shape of the 8-bit values of a parameter of this shape; transposed for a projection.
 std::vector<int64_t> quantized_shape(at::IntArrayRef parameter, WeightReader reader);
 
-// A model's tensors for a file: each of `parameters` in 8 bits, with what lies beside it.
-// InputError for a name that is not among the tensors, another shape, all that quantized_parameters
-// would refuse, a name beside a parameter that another tensor has, and a parameter whose second
-// name keeps its numbers: a tensor of the same memory. Of tensors read from a file none is
-// another's.
+// A model's tensors as a file has them: each of `parameters` in 8 bits, with its scales and zero
+// points. InputError for a parameter that is not among the tensors or has another shape, for all
+// that quantized_parameters would refuse, and if another tensor has the name of a scale or zero
+// point. InputError also if a tensor that stays floating shares its memory with a parameter, i.e.
+// is its second name. Tensors read from a file never share memory.
 TensorMap with_quantized(const TensorMap& tensors, const QuantizedParameters& parameters);
 
-// The tensors of a file as the model has them: an fp32 tensor without memory in the parameter's
-// shape for each 8-bit one, and nothing beside it. Reads no element. CheckpointError naming the
-// file `what` for a tensor that is missing or has another dtype or shape.
+// The tensors of a file as the model has them. Each 8-bit tensor becomes an fp32 tensor without
+// memory, in the parameter's shape. Its scales and zero points are left out. Reads no element.
+// CheckpointError naming the file `what` for a tensor that is missing or has another dtype or
+// shape.
 TensorMap as_parameters(const TensorMap& tensors, const QuantizeNote& note,
                         const std::string& what);
 
-// The 8-bit weights. Values are the tensors themselves, which may lie in a mapped file; all else is
-// copied. CheckpointError or InputError naming the file `what` as as_parameters, and for scales
-// that are not finite and above 0.
+// Returns the 8-bit weights. Their values are the file's tensors themselves, which may be mapped;
+// scales are copied. CheckpointError or InputError naming the file `what`, as as_parameters, and
+// for scales that are not finite or not above 0.
 QuantizedParameters quantized_parameters(const TensorMap& tensors, const QuantizeNote& note,
                                          const std::string& what);
 
@@ -42,9 +43,9 @@ QuantizedParameters quantized_parameters(const TensorMap& tensors, const Quantiz
 // Errors as quantized_parameters, before memory is taken.
 TensorMap expanded(const TensorMap& tensors, const QuantizeNote& note, const std::string& what);
 
-// read_state_dict (checkpoint/folder_weights.h) with all weights in fp32; of a step folder the
-// plain model's (plain_tensors, export.h). Remarks say how many were expanded or left out. Errors
-// also as check_version.
+// Like read_state_dict (checkpoint/folder_weights.h), but expands 8-bit weights to fp32. For a step
+// folder, returns the plain model's weights (plain_tensors, export.h). Remarks say how many tensors
+// were expanded or left out. Errors also as check_version.
 NamedWeights read_expanded(const std::filesystem::path& path);
 
 }  // namespace tanren

@@ -34,7 +34,7 @@ bool take_finite(const TableJson& json, const char* key, double& number) {
   return std::isfinite(number);
 }
 
-// Sorted texts, each once.
+// Reads texts that must be sorted, without duplicates.
 bool take_values(const TableJson& json, std::vector<std::string>& values) {
   const auto found = json.find("values");
   if (found == json.end() || !found->is_array() || found->empty()) return false;

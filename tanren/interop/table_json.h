@@ -13,8 +13,9 @@ namespace tanren {
 
 nlohmann::json table_json(const TableEncoding& table);
 
-// Reads it back, for columns of these names that give as many `inputs` together. The JSON is
-// untrusted: null, and `problem` set ("has no usable …"), if it is not what table_json writes.
+// Reads the JSON back. Its columns must have these names and give `inputs` inputs in total. The
+// JSON is untrusted: if table_json cannot have written it, returns null and sets `problem` ("has no
+// usable …").
 std::shared_ptr<const TableEncoding> table_of_json(const nlohmann::json& json,
                                                    const std::vector<std::string>& names,
                                                    double inputs, std::string& problem);

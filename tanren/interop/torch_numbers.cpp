@@ -29,8 +29,8 @@ std::string shared_prefix(const Parameters& own) {
   return prefix.substr(0, prefix.rfind('.') + 1);
 }
 
-// `own` by the names that the file uses: their own, or those without the part of the shared prefix
-// with which most names of the file are found.
+// `own` by the names that the file uses: the full names, or the names without some of the shared
+// prefix, whichever finds most names in the file.
 std::map<std::string, NamedParameter> by_file_name(const Parameters& own, const TensorMap& file) {
   const std::string shared = shared_prefix(own);
   std::vector<size_t> lengths = {0};  // of the parts that a file may leave out
@@ -113,7 +113,8 @@ bool group_fits(const TorchOptimizer::Group& group, const TorchOptimizer& optimi
   return true;
 }
 
-// All parameters or only the trained ones, in order, that have the group's weight decay.
+// Maps each group to the parameters with its weight decay, in order: to all of them or, if these do
+// not fit, to the trained ones. A single group may have any weight decay.
 Numbers by_order(const TorchOptimizer& optimizer, const Parameters& own,
                  const std::map<std::string, double>& weight_decays, const std::string& path) {
   Parameters trained;

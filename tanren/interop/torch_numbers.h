@@ -1,5 +1,5 @@
-// Which parameter each number of a torch optimizer means. torch.optim numbers parameters group by
-// group, in the order in which it was given them, and names them only if it was given
+// Finds the parameter for each number of a torch optimizer. torch.optim numbers its parameters
+// group by group, in the order of its arguments. It names them only if it was given
 // named_parameters(). Called by torch_state.cpp.
 #pragma once
 
@@ -20,10 +20,10 @@ namespace tanren {
 // A number or truth value of a group's options; `otherwise` if it has none of that name.
 double option_of(const TorchOptimizer::Group& group, const std::string& name, double otherwise);
 
-// Each number's parameter among `own`, by name where the optimizer has names. A name that `own`
-// lacks may also be one without the prefix that all of `own` share, such as "generator.". Without
-// names: by order of the file's model, or of `own`; with several groups, each has the parameters
-// with its weight decay (`weight_decays`, by name). CheckpointError naming `path` if nothing fits.
+// Maps each number to a parameter of `own`, by name if the optimizer has names. The names may lack
+// the prefix that all of `own` share, for example "generator.". Without names, the order of the
+// file's model counts, or that of `own`. With several groups, each group has the parameters with
+// its weight decay (`weight_decays`, by name). CheckpointError naming `path` if nothing fits.
 std::map<int64_t, NamedParameter> numbered(const TorchOptimizer& optimizer,
                                            const std::vector<NamedParameter>& own,
                                            const std::map<std::string, double>& weight_decays,

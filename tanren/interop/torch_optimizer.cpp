@@ -55,7 +55,7 @@ struct Found {
   }
 };
 
-// What is before "param_groups.0." in the keys that have it.
+// The different prefixes before "param_groups.0." in the keys.
 std::set<std::string> prefixes_of(const State& content) {
   constexpr std::string_view kFirst = "param_groups.0.";
   std::set<std::string> prefixes;

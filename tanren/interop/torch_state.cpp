@@ -105,7 +105,7 @@ double take_over(const State& theirs, const NamedParameter& parameter,
   return updates;
 }
 
-// A positive number of the file's entry `key`.
+// The number of the file's entry `key`, which must be at least 0 and below 1e38.
 double number_of(const Value& value, const std::string& key, const std::string& path) {
   double number = -1;
   if (const auto* real = std::get_if<double>(&value)) number = *real;

@@ -18,7 +18,7 @@ namespace tanren {
 
 struct OptimizerStart {
   State state;  // "<parameter>.exp_avg", …, as Optimizer::state() names them
-  // By objective, in the task's order; empty where apex's amp.state_dict() gives none.
+  // One for each objective, in the task's order; no value if apex's amp.state_dict() gives none.
   std::vector<std::optional<LossScale>> loss_scales;
   // "optimizer_state", "state of 12 of 12 parameters from net.pt, 10 updates; lr 0.1 there, …"; a
   // line for each optimizer.
@@ -29,13 +29,13 @@ struct OptimizerStart {
 bool starts_from_torch(const RunConfig& config);
 
 // Reads the state of each objective's optimizer.init_from for its parameters. A file with one
-// optimizer is for all objectives that name it; with several, each objective takes the one that
-// fits its parameters. Torch's numbers are mapped by param_names if the file has them; else by the
-// order of parameters in the file's model (or the module's). With several groups, each takes the
-// parameters with its weight decay. CheckpointError if numbers, shapes or the optimizer's kind do
-// not match, or if several optimizers fit; other options that differ are told in `lines`. An entry
-// "amp" in the file, which apex.amp.state_dict() makes, gives loss scales: that of the objective's
-// number, or the only one to the only objective of the file.
+// optimizer is for all objectives that name it. If a file has several optimizers, each objective
+// takes the one that fits its parameters. Torch's numbers are mapped by param_names if the file has
+// them, else by the order of parameters in the file's model (or the module's). With several groups,
+// each takes the parameters with its weight decay. CheckpointError if numbers, shapes or the
+// optimizer's kind do not match, or if several optimizers fit. `lines` reports other options that
+// differ. An entry "amp" in the file, made by apex.amp.state_dict(), gives loss scales. An
+// objective takes the one with its own number; the only objective of a file takes the only one.
 OptimizerStart read_optimizer_start(const Task& task, const RunConfig& config);
 
 // Loads the state into the run's optimizers; state of parameters that are not trained now is
@@ -43,10 +43,10 @@ OptimizerStart read_optimizer_start(const Task& task, const RunConfig& config);
 void start_optimizer(RunState& run, const OptimizerStart& start);
 
 // Writes a step folder as {"model", "optimizer", "step", "epoch"}, which torch.load opens with
-// weights_only=True. Scales of inputs of a quantisation-aware training are left out of both.
-// optimizer.load_state_dict takes it for an optimizer over model.parameters() with one group for
-// each pair of learning rate and weight decay. ConfigError if the optimizer is not adamw, adam or
-// sgd, or if there are several objectives.
+// weights_only=True. The input scales of a quantisation-aware training are left out of both.
+// optimizer.load_state_dict accepts "optimizer" for an optimizer over model.parameters() with one
+// group for each pair of learning rate and weight decay. ConfigError if the optimizer is not adamw,
+// adam or sgd, or if there are several objectives.
 void write_torch_checkpoint(const std::filesystem::path& checkpoint,
                             const std::filesystem::path& file, const KnownKinds& known);
 

@@ -1,4 +1,5 @@
-// Which optimizers' state travels between torch and tanren. Used by torch_state's two files alone.
+// The optimizers whose state can be exchanged between torch and tanren. Used only by torch_state's
+// two files.
 #pragma once
 
 #include "tanren/config/run_config.h"

@@ -19,7 +19,7 @@ struct InitReport {
   std::vector<std::string> ignored;  // of the file: not loaded
   std::vector<std::string> remarks;  // what the file is, which prefixes were removed
 
-  // "18 of 20 tensors from net.pt (state_dict); kept head.weight, head.bias".
+  // "18 tensors from net.pt; took model; newly initialised: head.weight, head.bias".
   std::string text(const std::string& path) const;
 };
 
@@ -29,12 +29,12 @@ std::vector<std::pair<std::string, std::string>> rename_pairs(const ModelOptions
 // Patterns of the tensors that model.append_head adds; files of the model without it lack them.
 std::vector<std::string> appended_heads(const ModelOptions& options);
 
-// Copies the weights and buffers of options.init_from (a weights file, a checkpoint's folder, a run
-// folder: its newest checkpoint, or a folder of NVIDIA's Pix2PixHD) into the module, renamed by
-// options.init_rename; 8-bit weights of a whole model are expanded. Tensors that match
-// options.init_skip, on either side, are left out.
+// Copies the weights and buffers of options.init_from into the module, renamed by
+// options.init_rename. init_from is a weights file, a checkpoint's folder, a run folder (the
+// weights that weights_of_folder picks), or a folder of NVIDIA's Pix2PixHD. 8-bit weights of a
+// whole model are expanded. Tensors that match options.init_skip, on either side, are left out.
 // CheckpointError listing names and shapes of all others that are missing, unexpected or of another
-// shape; then nothing was copied. The file may lack an appended head, and the folder
+// shape; then nothing was copied. A file may lack an appended head, and a Pix2PixHD folder the
 // discriminators.
 InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options);
 

@@ -22,14 +22,14 @@ class WholeModel {
   Task task;               // module (eval mode, CPU); task.predict predicts
   RunConfig config;        // as ModelDescription (model_description.h)
   DataInfo info;           // class_names, input_shape, vocab_size, tokenizer
-  int64_t step = 0;        // of the weights
+  int64_t step = 0;        // the training step of the weights
   bool averaged = false;   // the weights are an average over steps
   QuantizeNote quantized;  // its 8-bit weights; empty: it has none
-  // Those weights, if this program made them (post_training/quantize_model.h); empty: none, or the
-  // task of a file has them alone.
+  // The 8-bit weights, if this program made them (post_training/quantize_model.h). Empty if there
+  // are none, or if they came from a file, so that only the task has them.
   QuantizedParameters eight_bit;
-  Metadata metadata;      // of its file
-  DatasetRegistry kinds;  // of data
+  Metadata metadata;      // the file's metadata
+  DatasetRegistry kinds;  // kinds of data
 
   // Labelled data of the model's kind (DATA of `tanren eval`), read as in its evaluations.
   std::unique_ptr<Dataset> open(const std::filesystem::path& data) const;
@@ -42,13 +42,13 @@ class WholeModel {
   Batch images(const std::vector<std::filesystem::path>& files) const;
 };
 
-// Reads a whole model's file. Its floating tensors are fp32; 8-bit weights stay so, and their
-// parameters in the module are NaN: the task's functions answer with the 8-bit ones. Errors as
+// Reads a whole model's file. Its floating tensors become fp32. 8-bit weights stay 8-bit: the
+// task's functions compute with them, and their parameters in the module are NaN. Errors as
 // read_safetensors, description_of, check_described and build_described.
 WholeModel load_model(const std::filesystem::path& file, const Registry& registry = {});
 
-// Writes the model as it is now, with its 8-bit weights if it has some. Whole or absent. InputError
-// for a model whose 8-bit weights came from a file, which is there to be copied.
+// Writes the model as it is now, with its 8-bit weights if it has any, completely or not at all.
+// InputError for a model whose 8-bit weights came from a file; copy that file instead.
 void write_whole_model(const std::filesystem::path& file, const WholeModel& model);
 
 }  // namespace tanren

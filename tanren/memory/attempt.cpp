@@ -34,7 +34,8 @@ constexpr std::array<std::string_view, 9> kWords = {"out of memory",
                                                     "std::bad_alloc",
                                                     "could not create a memory"};
 
-// "addmm" of a mangled at::_ops::addmm::…: "_ZN2at4_ops5addmm4callE…". Empty for other symbols.
+// The operator's name in a mangled symbol: "addmm" in "_ZN2at4_ops5addmm4callE…". Empty for all
+// other symbols.
 std::string_view operator_of(std::string_view symbol) {
   constexpr std::string_view kPrefix = "_ZN2at4_ops";
   if (symbol.substr(0, kPrefix.size()) != kPrefix) return "";
@@ -48,8 +49,8 @@ std::string_view operator_of(std::string_view symbol) {
 }
 
 // The operator of torch whose function contains `address`, or empty. dladdr searches all symbols of
-// libtorch, so each thread keeps what it found, in a table that takes no memory: there may be none.
-// The names are part of libtorch, which stays loaded.
+// libtorch, so each thread caches the results. The cache is a static table, because there may be no
+// memory to allocate. The names are part of libtorch, which stays loaded.
 std::string_view operator_at(void* address) {
   struct Entry {
     void* address = nullptr;
@@ -66,8 +67,8 @@ std::string_view operator_at(void* address) {
   return entry.name;
 }
 
-// The operator that the program called last, as the call stack shows it: the innermost one that
-// does more than make a tensor.
+// The operator at which the program ran out of memory, taken from the call stack: the innermost one
+// that does more than create a tensor.
 std::string operator_at_work() {
   std::array<void*, 96> frames{};
   const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
@@ -138,7 +139,7 @@ std::optional<Shortage> attempt(const std::function<void()>& work) {
   } catch (const std::bad_alloc&) {
     message = "std::bad_alloc";
   } catch (const CommError&) {
-    throw;  // if it names memory, another rank ran out of it
+    throw;  // even if it names memory: another rank ran out
   } catch (const std::exception& error) {
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
     message =

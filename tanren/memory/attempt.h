@@ -13,13 +13,13 @@
 
 namespace tanren {
 
-// Returns nothing if `work` came to its end, otherwise what it lacked. Out of memory means
+// Returns nothing if `work` finished, otherwise the allocation that failed. Out of memory means
 // c10::OutOfMemoryError, std::bad_alloc, and the messages of torch's allocators, cuBLAS and oneDNN
 // to that effect (says_out_of_memory).
 std::optional<Shortage> attempt(const std::function<void()>& work);
 
-// For a shortage outside of attempt(): throws MemoryError with the request that `error` reports,
-// and `advice`.
+// For a shortage outside of attempt(). Throws MemoryError with the request that `error` reports and
+// with `advice`.
 [[noreturn]] void throw_memory_error(const c10::OutOfMemoryError& error, const std::string& advice);
 
 // Whether the message of an error says, directly or in a library's own words, that memory ran out.

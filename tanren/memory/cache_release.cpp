@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kBetweenLooks{1};
 
 std::function<MemoryRoom()> room_on(at::Device device) {
   if (device.is_cpu()) return [] { return room_of(read_machine_memory()); };
-  return [device] {  // what the allocator keeps is no lack: tensors take it again
+  return [device] {  // the allocator's cache counts as available, because tensors reuse it
     const auto [free, total] = at::accelerator::getMemoryInfo(device.index());
     const int64_t available = static_cast<int64_t>(free) + MemoryGauge(device).cached();
     return MemoryRoom{available, static_cast<int64_t>(total)};

@@ -1,7 +1,7 @@
-// CacheRelease: when the memory that allocators keep for the next step goes back to the system.
-// Freeing it every step costs more than most steps gain, so by default it is freed under pressure:
-// when the machine, the cgroup or the device is nearly full. Used by train_loop on the step's
-// thread.
+// CacheRelease: decides when the memory that allocators cache for the next step is returned to the
+// system. Returning it after every step costs too much, so by default it is returned under
+// pressure: when the machine, the cgroup or the device is nearly full. Used by train_loop on the
+// step's thread.
 #pragma once
 
 #include "tanren/base/machine_memory.h"

@@ -27,7 +27,8 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr uint8_t kPriority = 100;  // above any that libtorch registers
 
-// Under the address sanitizer a cache would hide every use after free: it only counts then.
+// Under the address sanitizer the allocator only counts, because a cache would hide every use after
+// free.
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool kMayCache = false;
 #else
@@ -49,8 +50,8 @@ thread_local int64_t allocations_until_failure = INT64_MAX;
 
 Header& header_of(void* data) { return static_cast<Header*>(data)[-1]; }
 
-// Twice the machine's memory, so that holes need never be closed by moving anything; at most a
-// quarter of a limit on address space.
+// Twice the machine's memory, so that the arena can fragment and never has to move blocks. At most
+// a quarter of a limit on address space.
 size_t address_space() {
   size_t size = 2 * static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) *
                 static_cast<size_t>(::sysconf(_SC_PAGESIZE));

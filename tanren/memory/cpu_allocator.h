@@ -17,10 +17,10 @@ namespace tanren {
 constexpr int64_t kLargeTensorBytes = 32 << 10;
 
 struct MemoryStats {
-  int64_t live_bytes = 0;         // asked for by tensors that are alive, exactly
+  int64_t live_bytes = 0;         // exactly what live tensors requested
   int64_t peak_bytes = 0;         // the largest live_bytes so far
   int64_t recent_peak_bytes = 0;  // the largest since restart_cpu_memory_peak()
-  int64_t cached_bytes = 0;       // pages held for large tensors, beyond what these use
+  int64_t cached_bytes = 0;       // pages held for large tensors but not used by them
 };
 
 // Live bytes of each MemoryKind, by its number.

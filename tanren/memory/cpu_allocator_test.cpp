@@ -184,7 +184,7 @@ TEST_F(CpuAllocatorTest, trimming_brings_resident_memory_back) {
 TEST_F(CpuAllocatorTest, threads_hammer_it) {
   constexpr int kThreads = 4;
   std::mutex mutex;
-  std::vector<at::Tensor> exchanged;  // freed by another thread than made them
+  std::vector<at::Tensor> exchanged;  // freed by other threads than the ones that made them
   const auto work = [&](unsigned seed) {
     std::mt19937 random(seed);
     std::vector<at::Tensor> mine;

@@ -20,11 +20,11 @@ namespace {
 constexpr auto kRetryKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 thread_local DeviceReserve* retry_reserve = nullptr;
-// The failure of an operator that was tried twice. Those that called it only pass it on: they may
-// have written something already.
+// True after an operator has failed twice. Operators that called it must not be retried, because
+// they may already have written something.
 thread_local bool retry_failed = false;
 
-// Runs every operator of a DeviceRetryScope, those that other operators call, too.
+// Runs every operator in a DeviceRetryScope, including those that other operators call.
 void run_twice(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRetryKey);
   const size_t count = op.schema().arguments().size();
@@ -65,7 +65,7 @@ void DeviceReserve::fill() {
   if (device_.is_cpu() || bytes_ <= 0 || held_.defined()) return;
   try {
     held_ = at::empty({bytes_}, at::TensorOptions(at::kByte).device(device_));
-  } catch (const c10::OutOfMemoryError&) {  // then the operator has its second try alone
+  } catch (const c10::OutOfMemoryError&) {  // the retry then has no reserve
     held_.reset();
   }
 }

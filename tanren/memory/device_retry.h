@@ -1,8 +1,8 @@
-// What must succeed on an accelerator succeeds although its memory has run out. The CPU's allocator
-// keeps a reserve for such allocations and tries them twice; a device's allocator belongs to torch,
-// so here the reserve is a tensor, and what is tried twice is the operator. Operators allocate
-// before they write, so that a second run computes the same. Called by train/ around updates,
-// evaluations and checkpoints, on the step's thread.
+// Lets essential work on an accelerator succeed although its memory has run out. The CPU's
+// allocator keeps a reserve for essential allocations and tries them twice. A device's allocator
+// belongs to torch, so here the reserve is a tensor, and the whole operator is tried twice.
+// Operators allocate before they write, so that a second run computes the same. Called by train/
+// around updates, evaluations and checkpoints, on the step's thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,7 @@ class DeviceReserve {
   DeviceReserve(c10::Device device, int64_t bytes) : device_(device), bytes_(bytes) {}
 
   c10::Device device() const { return device_; }
-  // Takes the memory, if it does not hold it already and the device has it.
+  // Allocates the reserve if it is not allocated yet and the device has the memory.
   void fill();
   // Gives the memory and the allocator's cache back.
   void release();
@@ -32,9 +32,10 @@ class DeviceReserve {
   at::Tensor held_;
 };
 
-// While it lives, an operator of this thread that runs out of the device's memory is run once more,
-// after the reserve was given back; outside of attempt() (attempt.h), which has its own way. A
-// second failure passes through. Fills the reserve when it begins. Does nothing on the CPU.
+// Within this scope, an operator of this thread that runs out of the device's memory is run once
+// more, after the reserve is released. This does not apply inside attempt() (attempt.h), which
+// handles shortages itself. A second failure passes through. The constructor fills the reserve.
+// Does nothing on the CPU.
 class DeviceRetryScope {
  public:
   explicit DeviceRetryScope(DeviceReserve& reserve);

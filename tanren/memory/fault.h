@@ -1,6 +1,6 @@
 // Fault: an error of a device or of one of its libraries whose words do not name the cause. Most
 // often memory ran out where no allocator counts it, or the data held an index that a table does
-// not have. Text in, text out: nothing here asks the device for more than its host-side counters.
+// not have. Works on text only and reads nothing from the device except its host-side counters.
 // Called by train/ after a step or an evaluation failed, and by Recovery when it gives up.
 #pragma once
 
@@ -19,14 +19,14 @@ enum class Fault {
   memory,  // a library could not be set up or got no room: cuBLAS, cuDNN, cuFFT
   launch,  // a kernel did not start, or broke off
   index,   // a device-side assert, or an index out of range on the host
-  graph,   // inside a compiled graph, whose interface tells no cause
+  graph,   // inside a compiled graph, whose interface reports no cause
 };
 
 // The fault that an error's message reports.
 Fault fault_of(std::string_view message);
 
-// The last values of a gauge. After a fault the device may not answer; values that it does not give
-// stay.
+// The last values of a gauge. After a fault the device may not answer; the missing values then stay
+// unchanged.
 struct MemoryState {
   int64_t live = 0, peak = 0, limit = 0;  // bytes; 0: unknown
   std::vector<std::pair<std::string, int64_t>> owners;

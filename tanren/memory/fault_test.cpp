@@ -113,7 +113,8 @@ TEST(Recovery, of_the_same_split_keeps_what_the_plan_leaves) {
   EXPECT_EQ(recovery.part(4, 1), 1);
 }
 
-// In a share whose microbatches the model takes, whatever has failed and grown back in between.
+// Holds for each share whose planned microbatches the model takes, whether or not sizes grow again
+// after a failure.
 TEST(Recovery, splits_a_share_into_numbers_that_the_model_takes) {
   for (const int64_t multiple : {1, 2, 4}) {
     for (int64_t least = 2 * multiple; least <= 8; least += multiple) {

@@ -12,8 +12,8 @@ namespace tanren {
 
 namespace {
 
-// An accelerator's allocator keeps one peak, which a restart forgets. This keeps the largest one
-// before it, for the process, as the allocator does.
+// An accelerator's allocator has only one peak, and a restart resets it. This keeps the largest
+// peak before a restart, for the whole process, like the allocator's.
 std::atomic<int64_t>& peak_before_restart(at::Device device) {
   constexpr size_t kMostDevices = 64;
   static std::array<std::atomic<int64_t>, kMostDevices> peaks{};

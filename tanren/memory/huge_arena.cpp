@@ -54,7 +54,7 @@ void* HugeArena::allocate(size_t bytes) {
   if (found == free_by_size_.end()) return nullptr;
   const size_t hole = found->first, offset = found->second;
   if (!open(offset + size)) return nullptr;
-  // The hole's map nodes are reused for what is left of it: nothing here can fail half-way.
+  // Reuses the hole's map nodes for the rest of the hole, so that nothing here can fail half-way.
   auto by_offset = free_by_offset_.extract(offset);
   auto by_size = free_by_size_.extract(found);
   if (hole > size) {
@@ -133,14 +133,13 @@ void HugeArena::leave_granules(size_t offset, size_t size) {
   }
 }
 
-// The default allocator would have held the peak too; the rest is for blocks that do not fit the
-// holes.
+// The default allocator would hold the peak too. The rest is for blocks that do not fit into holes.
 size_t HugeArena::allowance() const {
   const size_t peak = std::max(peak_, last_peak_);
   return peak + peak / 32 + kGranule;
 }
 
-// From the top down: best fit prefers low addresses, so high ones are needed again last.
+// Works from the top down, because best fit prefers low addresses and needs high ones last.
 size_t HugeArena::give_back(size_t bytes) {
   size_t given = 0;
   for (size_t end = opened_ / kGranule; end > 0 && given < bytes && cached_granules_ > 0;) {

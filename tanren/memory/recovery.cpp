@@ -12,8 +12,8 @@ namespace tanren {
 
 namespace {
 
-// Share of the room that is left: blocks do not fill pages, and samples differ in length. Less
-// after each computed size that did not fit after all.
+// Share of the free room that a computed size may take, because blocks do not fill pages and
+// samples differ in length. It shrinks each time a computed size does not fit.
 constexpr double kMargin = 0.9;
 constexpr double kLessMargin = 0.8;
 // Microsteps without a failure after which a size that failed is tried again.
@@ -30,8 +30,8 @@ int64_t Recovery::part(int64_t planned, int64_t left) const {
   const bool as_planned = most == planned && (left < planned || last == 0 || last >= least_);
   const bool may_split = failures_ > 0 && plan_.recovery != RecoveryMode::same_split;
   if (!may_split || least_ == 1 || as_planned) return std::min(most, left);
-  // As even as can be, so that the last one has enough. `step` is a multiple of what the model
-  // takes multiples of, since the others are.
+  // Splits as evenly as possible, so that the last part has enough samples. If the model takes only
+  // multiples of a number, `planned`, `left` and `least_` are multiples of it, and so is `step`.
   const int64_t step = std::gcd(std::gcd(planned, left), least_);
   const int64_t parts =
       std::clamp<int64_t>((left + most - 1) / most, 1, std::max<int64_t>(left / least_, 1));

@@ -24,8 +24,8 @@ class Recovery {
 
   // Samples of the next microstep: at least 1, at most `planned`.
   int64_t size(int64_t planned) const;
-  // The same of `left` samples, so that no split leaves the last microstep fewer than the model
-  // takes. What the plan itself leaves stays.
+  // The same if `left` samples are left. No split leaves fewer samples for the last microstep than
+  // the model takes, unless the plan's own split does.
   int64_t part(int64_t planned, int64_t left) const;
 
   // Before a microstep; measures only after a failure.
@@ -37,11 +37,11 @@ class Recovery {
   // cannot be split does not fit. `least`: samples that the model takes at least (TaskFacts).
   void failed(int64_t samples, const Shortage& shortage, int64_t least = 1);
 
-  // Bytes that tensors may hold: the plan's limit where the device's driver tells more; 0: unknown.
+  // Bytes that tensors may hold: the gauge's limit, or the plan's if that is lower; 0: unknown.
   int64_t limit() const;
   int64_t num_failures() const { return failures_; }
   const MemoryGauge& gauge() const { return gauge_; }
-  // For what must succeed outside of microsteps.
+  // For essential work outside of microsteps.
   DeviceReserve& reserve() { return reserve_; }
 
  private:
@@ -57,7 +57,7 @@ class Recovery {
   DeviceReserve reserve_;
   double margin_ = 0.9;      // share of the room that a computed size may take
   int64_t size_ = 0;         // 0: as planned
-  int64_t least_ = 1;        // samples of a microstep
+  int64_t least_ = 1;        // fewest samples of a microstep
   int64_t failed_size_ = 0;  // the smallest that failed since the last long quiet time
   int64_t in_a_row_ = 0;
   int64_t failures_ = 0;

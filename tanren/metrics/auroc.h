@@ -33,7 +33,7 @@ class Auroc {
   struct Result {
     std::vector<double> classes;
     double mean = 0;   // over the classes that have a value
-    double error = 0;  // no value is further from the exact one; 0: exact
+    double error = 0;  // largest possible distance from the exact values; 0: exact
   };
   Result result(const double* values) const;
 

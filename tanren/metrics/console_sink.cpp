@@ -31,7 +31,7 @@ struct Latest {
   double loss = 0, learning_rate = 0;
 };
 
-// Recent speed: older reports of this session fade.
+// Recent speed: older reports of this session count less.
 class Rate {
  public:
   void add(const StepReport& report, bool applied) {
@@ -112,7 +112,7 @@ class ConsoleSink final : public Sink {
     latest = {objective.name, objective.loss, objective.learning_rate};
   }
 
-  // One rate if all objectives have the same, else each with its objective.
+  // One rate if all objectives have the same one. Otherwise each rate with its objective.
   std::string rates() const {
     const double first = latest_.front().learning_rate;
     if (std::all_of(latest_.begin(), latest_.end(),
@@ -202,18 +202,19 @@ class ConsoleSink final : public Sink {
     if (is_time()) out_.flush();
   }
 
-  // The bar fills what the facts leave of the line; a line never wraps.
+  // The bar uses the space that the facts leave in the line, so that the line never wraps.
   void draw(const StepReport& report) {
     std::string text = position(report) + "  " + facts(report);
-    const auto width = static_cast<size_t>(std::max<int64_t>(10, options_.width - 1));
-    if (options_.total_steps > 0 && text.size() + 12 <= width) {
-      const size_t cells = std::min<size_t>(30, width - text.size() - 4);
+    const int64_t width = std::max<int64_t>(10, options_.width - 1);
+    const int64_t used = display_width(text);
+    if (options_.total_steps > 0 && used + 12 <= width) {
+      const auto cells = static_cast<size_t>(std::min<int64_t>(30, width - used - 4));
       const double share = std::clamp(
           static_cast<double>(report.step) / static_cast<double>(options_.total_steps), 0.0, 1.0);
       const auto full = static_cast<size_t>(share * static_cast<double>(cells));
       text = "[" + std::string(full, '#') + std::string(cells - full, '.') + "]  " + text;
     }
-    out_ << '\r' << text.substr(0, width) << "\x1b[K";
+    out_ << '\r' << cut_text(text, width) << "\x1b[K";
     out_.flush();
     drawn_ = true;
   }
@@ -232,7 +233,7 @@ class ConsoleSink final : public Sink {
   ConsoleOptions options_;
   ContentionWatch contention_;
   Rate rate_;
-  std::vector<Latest> latest_;         // of each objective, which may be out of turn at a line
+  std::vector<Latest> latest_;         // per objective, because not all take part in each step
   std::optional<int64_t> told_spike_;  // step of the last spike with a line
   int64_t hidden_spikes_ = 0;          // spikes without a line since then
   bool drawn_ = false;                 // the cursor is at the end of a bar

@@ -1,5 +1,7 @@
 #include "tanren/metrics/console_sink.h"
 
+#include "tanren/base/one_line.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -199,6 +201,18 @@ TEST(ConsoleSink, redraws_one_line_on_a_terminal_and_never_wraps_it) {
   }
   EXPECT_EQ(lines, 10u);
   EXPECT_TRUE(has(text, "[####################") && has(text, "step 10/10")) << text;
+}
+
+TEST(ConsoleSink, cuts_a_line_between_two_characters_of_a_name) {
+  StepReport report = console_report(1);
+  report.several = true;
+  report.objectives.push_back(report.objectives.front());
+  for (auto& objective : report.objectives) objective.name = "éééééé";
+  for (int64_t width = 20; width < 60; ++width) {
+    std::ostringstream out;
+    make_console_sink(out, {.total_steps = 10, .terminal = true, .width = width})->step(report);
+    EXPECT_EQ(utf8_text(out.str()), out.str()) << width;
+  }
 }
 
 TEST(ConsoleSink, thins_a_fast_terminal_run_but_draws_its_last_step) {

@@ -9,8 +9,8 @@ namespace tanren {
 
 // The checksum of the bytes (RFC 3720, appendix B.4).
 uint32_t crc32c(std::string_view bytes);
-// The same, rotated and with a constant added, so that a file that contains checksums has sound
-// checksums itself (TFRecord stores only these).
+// The same, rotated and with a constant added. TFRecord stores only these, so that checksums of
+// data that contain checksums stay reliable.
 uint32_t masked_crc32c(std::string_view bytes);
 
 }  // namespace tanren

@@ -69,8 +69,8 @@ double cross_entropy_of(const NamedValues& terms, const std::string& metric) {
                     "evaluate.metrics");
 }
 
-// The cross entropy, which is per token, per byte or word of the text: the same sum over another
-// count.
+// A metric per byte or word of the text: divides the sum of `cross_entropy`, which is a mean per
+// token, by another count.
 double of_text_value(MetricKind kind, double cross_entropy, const Counts& counts,
                      const std::string& metric) {
   const char* unit = kind == MetricKind::word_perplexity ? "words" : "bytes";

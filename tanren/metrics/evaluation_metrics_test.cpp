@@ -201,7 +201,7 @@ TEST(EvaluationMetrics, r2_of_targets_that_never_differ_is_1_or_0_and_of_one_sam
   EXPECT_EQ(r2(at::full({4, 1}, 3.0), at::full({4}, 3.0)), 1);
   EXPECT_EQ(r2(at::full({4}, 2.0), at::full({4}, 3.0)), 0);
   EXPECT_TRUE(std::isnan(r2(at::ones({1}), at::ones({1}))));
-  // A mean of 1e8 costs no digits.
+  // A mean of 1e8 loses no precision.
   const auto targets = at::arange(1000, at::kDouble);
   const auto outputs = targets + at::arange(1000, at::kDouble).remainder(7);
   EXPECT_NEAR(r2(outputs + 1e8, targets + 1e8), r2(outputs, targets), 1e-9);

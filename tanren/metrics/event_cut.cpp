@@ -98,7 +98,7 @@ std::optional<uint64_t> bytes_to_keep(const fs::path& file, int64_t step, bool r
   const Facts start = facts_of(message);
   if (!start.is_start) return std::nullopt;
   if (start.step > step + 1) return 0;
-  bool has_evaluation = false;  // of `step`, if the session began by making it
+  bool has_evaluation = false;  // of `step`, made at the start of the session
   auto keep = static_cast<uint64_t>(in.tellg());
   while (next_record(in, message)) {
     const Facts facts = facts_of(message);

@@ -16,7 +16,7 @@ void append_record(std::string& out, std::string_view message);
 
 // The first record of a file: its format, "brain.Event:2".
 void append_file_version(std::string& out, double wall_time);
-// The second record of a file: readers discard what they know of `step` and later ones.
+// The second record of a file. Readers then discard the earlier events of `step` and later steps.
 void append_session_start(std::string& out, double wall_time, int64_t step);
 // Points of curves, named by their tags; TensorBoard keeps them as float32.
 void append_scalars(std::string& out, double wall_time, int64_t step, const NamedValues& values);

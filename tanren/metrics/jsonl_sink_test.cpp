@@ -98,7 +98,7 @@ TEST_F(JsonlSink, refuses_a_checkpoint_on_a_full_device_at_every_flush) {
   const auto sink = make_jsonl_sink("/dev/full");
   sink->step(step_report(1));
   EXPECT_THROW(sink->flush(), RunError);
-  EXPECT_NO_THROW(sink->step(step_report(2)));  // steps go on: the line waits
+  EXPECT_NO_THROW(sink->step(step_report(2)));  // steps continue; the line waits
   EXPECT_THROW(sink->flush(), RunError);
   EXPECT_EQ(log.lines().size(), 1u);
 }

@@ -1,7 +1,7 @@
 // A sink that writes pictures as PNG files: images/step-000200.png for those of step 200, the rows
 // of several samples below each other. A thread of its own encodes and writes; the step's thread
-// only copies bytes. A view, not a record: if writing fails, one warning is logged and the run goes
-// on. Called by run.
+// only copies bytes. A view, not a record: if writing fails, one warning is logged and the run
+// continues. Called by run.
 #pragma once
 
 #include "tanren/base/report.h"

@@ -19,10 +19,10 @@ double unix_seconds() {
 namespace {
 
 constexpr size_t kRingSize = 256;
-constexpr auto kRhythm = std::chrono::milliseconds(100);  // how often the writer wakes uncalled
+constexpr auto kRhythm = std::chrono::milliseconds(100);  // between wake-ups of the writer
 
-// Waking a thread may cost more than a small step: the writer wakes by the clock, and is called
-// only by flush, by a half-full ring and at the end.
+// The writer wakes by the clock, because waking a thread may cost more than a small step. It is
+// woken earlier only by flush, by a half-full ring and at the end.
 class QueuedSink final : public Sink {
  public:
   QueuedSink(std::unique_ptr<AppendFile> file, std::unique_ptr<ReportFormat> format,

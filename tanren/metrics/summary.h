@@ -31,7 +31,7 @@ struct Summary {
   std::string growth;                // what the leak detector warned of; empty: nothing
   std::string status;                // finished, stopped, failed
   std::string reason;                // why the run ended early or failed; empty: it did neither
-  std::string cause;                 // of a failed run (run/failure.h); empty: it did not fail
+  std::string cause;                 // kind of failure (run/failure.h); empty: it did not fail
   std::optional<int64_t> best_step;  // of the best checkpoint, with checkpoint.best
   double best_value = 0;
   std::string best_metric;
@@ -39,11 +39,12 @@ struct Summary {
   std::string unwritten;  // why a finished run's 8-bit model was not written; empty: no reason
 };
 
-// One JSON object, a key a line, without a closing line feed. Keys are named as the fields, of
-// evaluate and final_losses one each: "evaluate.<metric>", "final_loss.<objective>". "best.step",
-// "best.<metric>", "weights", "unwritten", "reason" and "cause" stand there only if they are set. A
-// value that is not finite is null. Speeds, startup_seconds and device_reads_per_step of a failed
-// run are left out: its session has no end to measure.
+// One JSON object, a key a line, without a closing line feed. Keys have the names of the fields.
+// Each entry of evaluate and final_losses has its own key: "evaluate.<metric>",
+// "final_loss.<objective>". The keys "best.step", "best.<metric>", "weights", "unwritten",
+// "reason", "cause", "growth" and "out_of_memory" are present only if they are set. A value that is
+// not finite is null. A failed run has no speeds, startup_seconds and device_reads_per_step,
+// because its session has no end to measure.
 std::string to_json(const Summary& summary);
 
 }  // namespace tanren

@@ -98,7 +98,7 @@ class EventFormat final : public ReportFormat {
     if (report.pictures.empty()) return;
     try {
       append_images(out, wall_time, report);
-    } catch (const std::exception& error) {  // the writer's thread has nobody to tell
+    } catch (const std::exception& error) {  // the writer's thread has no caller
       log(fmt::format("[metrics] no pictures of step {} for TensorBoard: {}", report.step,
                       error.what()));
     }
@@ -107,7 +107,8 @@ class EventFormat final : public ReportFormat {
  private:
   int64_t every_;
   int64_t told_step_ = -1;
-  // By name, since the last point: an objective that takes turns may be out of turn at each point.
+  // The last report of each objective since the last point, by name. An objective that takes turns
+  // may be out of turn at every point.
   std::map<std::string, ObjectiveReport> latest_;
   Speed speed_;  // since the last point
 };

@@ -249,8 +249,8 @@ TEST_F(TensorboardSink, has_an_evaluation_once_where_it_is_made_again) {
   EXPECT_EQ(curves.at("train/loss").size(), 2U);
 }
 
-// Issue 22: the file of a start that first made an owed evaluation counted as begun after the step,
-// and was removed.
+// Issue 22: a session that first made an owed evaluation seemed to begin after the step, so its
+// file was removed.
 TEST_F(TensorboardSink, keeps_an_owed_evaluation_of_the_step_before_a_start) {
   {
     const auto sink = make({});

@@ -107,7 +107,8 @@ void Bert::make_head() {
 }
 
 at::Tensor Bert::embed(const BertInputs& inputs) const {
-  // The table is read by one operator in each case: its numbers may be elsewhere, in 8 bits.
+  // Both cases read the table through the embedding operator, because a quantized model keeps the
+  // numbers elsewhere, in 8 bits, and replaces that operator.
   const at::Tensor types = types_->forward(
       inputs.token_types.defined() ? inputs.token_types : at::zeros({1, 1}, inputs.ids.options()));
   const at::Tensor positions = positions_->weight().narrow(0, 0, inputs.ids.size(1));

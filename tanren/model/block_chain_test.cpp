@@ -1,5 +1,6 @@
-// Blocks are all that there is between a model's first block and its last one: what a rank cuts
-// into stages, recomputes or offloads is whole.
+// Checks that no operator runs outside of blocks between a model's first block and its last one. A
+// rank cuts models into stages, recomputes and offloads by blocks, so blocks must cover that part
+// completely.
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/random.h"
 #include "tanren/base/text.h"
@@ -21,7 +22,7 @@
 namespace tanren {
 namespace {
 
-// Hears the operators of a dry forward that run outside of all blocks on what a block has made.
+// Records the operators of a dry forward that run outside of all blocks on results of a block.
 class BetweenBlocks final : public DryObserver {
  public:
   void around(const DryCall& call, c10::function_ref<void()> run) override {
@@ -146,7 +147,7 @@ Batch chain_batch(const ChainCase& item) {
   return batch;
 }
 
-// The operators between the blocks of what `run` does with a dry task.
+// Calls `run` with a dry task and returns the operators that it ran between blocks.
 std::string between_blocks(const ChainCase& item,
                            const std::function<void(const Task&, const Batch&)>& run) {
   BetweenBlocks heard;
@@ -191,7 +192,7 @@ TEST(BlockChain, of_a_prediction_is_used_by_no_operator_outside_of_the_blocks) {
   }
 }
 
-// The test of the test.
+// Checks that BetweenBlocks finds such an operator.
 TEST(BlockChain, hears_what_runs_between_two_blocks_on_what_the_first_made) {
   BetweenBlocks heard;
   const DryScope dry(&heard);

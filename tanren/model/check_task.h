@@ -9,9 +9,10 @@
 namespace tanren {
 
 // ConfigError naming the missing part: the module, phases, a phase's forward or objectives. Also
-// for two objectives of one name, one that is never in turn, and a first one that is not always in
-// turn; and for complex parameters and buffers, which no optimizer here trains and no checkpoint
-// holds. The message begins with `what` ("[model] kind 'x'").
+// for two objectives of the same name, a term listed twice in one objective, an objective with
+// `every` below 1, and a first objective with `every` other than 1. Also for complex parameters and
+// buffers, because no optimizer here trains them and no checkpoint holds them. The message begins
+// with `what` ("[model] kind 'x'").
 void check_task(const Task& task, const std::string& what);
 
 }  // namespace tanren

@@ -8,8 +8,8 @@ namespace tanren {
 
 namespace {
 
-// Whether the UTF-8 character steers a terminal: U+0080 to U+009F, the separators and the order of
-// writing (U+2028 to U+202E, U+2066 to U+2069).
+// Whether the UTF-8 character controls a terminal: U+0080 to U+009F, and the separators and writing
+// directions (U+2028 to U+202E, U+2066 to U+2069).
 bool is_control(std::string_view character) {
   const auto last = static_cast<unsigned char>(character.back());
   if (character.starts_with("\xc2")) return last < 0xa0;

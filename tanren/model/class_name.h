@@ -5,8 +5,8 @@
 
 namespace tanren {
 
-// Whether a class of Python may have this name: letters, digits and underscores, and what is beyond
-// ASCII, except for what steers a terminal. `text` is UTF-8. What reads a name back from a file of
+// Whether a Python class may have this name: letters, digits, underscores and characters beyond
+// ASCII, except those that control a terminal. `text` is UTF-8. The reader of a name in a file of
 // weights has the same rule.
 bool is_class_name(std::string_view text);
 

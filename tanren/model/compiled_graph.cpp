@@ -86,15 +86,15 @@ class GraphBackward : public torch::autograd::Node {
   bool is_used_ = false;
 };
 
-// Whether this process has mapped the file itself. dlopen knows code by its name: of a package that
-// was exported anew it gives the older code, if this process has ever loaded that.
+// Whether this process has mapped the file itself. dlopen identifies code by its name. If this
+// process has ever loaded a package that was then exported again, dlopen returns the older code.
 bool is_mapped(const fs::path& file) {
   struct stat status {};
   std::error_code error;
   const std::string name = fs::canonical(file, error).string();
   if (error || ::stat(name.c_str(), &status) != 0) return false;
   std::ifstream maps("/proc/self/maps");
-  if (!maps) return true;  // a system that does not tell
+  if (!maps) return true;  // this system has no such file
   return maps_have(maps, name, status.st_dev, status.st_ino);
 }
 
@@ -108,7 +108,7 @@ bool maps_have(std::istream& maps, const fs::path& file, dev_t device, ino_t ino
     ino_t at_inode = 0;
     words >> range >> rights >> offset >> at_device >> at_inode >> std::ws;
     std::getline(words, path);
-    // Some layered file systems have other numbers here: there the name tells.
+    // Some layered file systems have other numbers here, so an equal name is enough.
     if (path == file.string()) return true;
     if (at_inode != inode) continue;
     if (at_device == own_device || fs::path(path).filename() == file.filename()) return true;

@@ -1,7 +1,7 @@
 // CompiledGraph: a shared object of torch's AOTInductor, loaded and called without Python. It is a
-// pure function of tensors: a failure leaves no trace. `graph_terms` gives autograd what a graph of
-// forward and backward computed: its sums of terms, and behind them its gradients.
-// Called by package.cpp.
+// pure function of tensors, so a failure changes nothing. `graph_terms` gives autograd the results
+// of a graph of forward and backward: the sums of terms, and the gradients that their backward
+// returns. Called by package.cpp.
 #pragma once
 
 #include "tanren/base/terms.h"
@@ -24,20 +24,21 @@ class AOTIModelContainerRunner;
 
 namespace tanren {
 
-// How often this thread, or the accelerator, was refused memory so far. An exception loses its type
-// on the way through a graph's C interface, and through TorchScript's interpreter.
+// How often an allocation of this thread, or on the accelerator, has failed so far. Callers compare
+// two counts to recognise an out-of-memory error, because an exception loses its type in a graph's
+// C interface and in TorchScript's interpreter.
 int64_t num_refusals(at::Device device);
 
 // Whether the lines of /proc/PID/maps show this file, a canonical path, as mapped.
 bool maps_have(std::istream& maps, const std::filesystem::path& file, dev_t device, ino_t inode);
 
-// Thread-safe; calls of one graph follow one another.
+// Thread-safe. Concurrent calls of one graph run one after the other.
 class CompiledGraph {
  public:
-  // `device`: cpu or cuda, for which it was compiled. A graph for the CPU is loaded at once, for an
-  // accelerator by `load` or at its first call. ConfigError with the loader's words if it cannot be
-  // loaded. `check` is called before and after it is loaded, and throws if the file is no longer
-  // the right one.
+  // `device` is cpu or cuda, the one that the graph was compiled for. A graph for the CPU is loaded
+  // at once; a graph for an accelerator is loaded by `load` or at its first call. ConfigError with
+  // the loader's message if it cannot be loaded. `check` is called before and after loading, and
+  // throws if the file is no longer the right one.
   CompiledGraph(std::filesystem::path file, std::string device, std::function<void()> check);
   ~CompiledGraph();
   CompiledGraph(const CompiledGraph&) = delete;
@@ -47,8 +48,8 @@ class CompiledGraph {
   void load(at::Device device) { loaded(device.index()); }
 
   // The graph's outputs for inputs on its device, without autograd and autocast.
-  // c10::OutOfMemoryError if an allocator refused memory meanwhile. std::runtime_error beginning
-  // with kGraphFailure for any other failure, whose words are on stderr alone.
+  // c10::OutOfMemoryError if an allocation failed during the call. std::runtime_error beginning
+  // with kGraphFailure for any other failure; its full message is only on stderr.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs);
 
  private:
@@ -61,19 +62,20 @@ class CompiledGraph {
   std::unique_ptr<torch::inductor::AOTIModelContainerRunner> runner_;
 };
 
-// What a graph of forward and backward has computed.
+// The results of a graph of forward and backward.
 struct GraphResults {
   Terms terms;                         // without graphs
-  std::vector<at::Tensor> seeds;       // of each term, that the gradients were computed with
-  bool has_seeds = true;               // false: they are 1, whatever backward begins with
-  std::vector<at::Tensor> parameters;  // that have gradients
-  std::vector<at::Tensor> gradients;   // of each of these
+  std::vector<at::Tensor> seeds;       // one per term; the gradients were computed with them
+  bool has_seeds = true;               // false: the gradients were computed with seeds of 1
+  std::vector<at::Tensor> parameters;  // those that have gradients
+  std::vector<at::Tensor> gradients;   // one per parameter
 };
 
-// The terms, with a graph of one node that gives each parameter its gradient. Its backward throws
-// an Error unless it begins with exactly these seeds, each the same tensor (undefined ones: at none
-// of these terms); without seeds a single term's gradients are multiplied by what it begins with.
-// It serves one backward.
+// The terms, with an autograd graph of one node that gives each parameter its gradient. The node's
+// backward throws an Error unless its incoming gradients are exactly the seeds, each the same
+// tensor. An undefined seed means that backward must not begin at its term. Without seeds there may
+// be only one term, and backward multiplies the gradients by its incoming gradient. A second
+// backward throws an Error.
 Terms graph_terms(GraphResults results);
 
 }  // namespace tanren

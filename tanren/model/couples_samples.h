@@ -1,4 +1,4 @@
-// Whether a model's results depend on how a batch is split. Called by what plans.
+// Whether a model's results depend on how a batch is split. Called by the planners of a run.
 #pragma once
 
 #include "tanren/base/task.h"
@@ -9,7 +9,7 @@
 
 namespace tanren {
 
-// The task's own facts; those that it leaves open are told by the types of its modules.
+// Return the task's own fact. If the task leaves it open, the types of its modules decide.
 bool couples_samples(const Task& task);
 std::string torch_dropout(const Task& task);
 
@@ -17,8 +17,9 @@ std::string torch_dropout(const Task& task);
 // between splits of a batch, and a planner must report it.
 bool couples_samples(const torch::nn::Module& module);
 
-// Name of the first torch::nn dropout inside ("drop", "blocks.0.drop"), or "the fused attention",
-// which draw from torch's generator and not by sample; empty: none. Misses calls of at::dropout.
+// Name of the first torch::nn dropout inside ("drop", "blocks.0.drop"), or "the fused attention".
+// Both draw from torch's generator instead of by sample. Empty if there is none. Misses calls of
+// at::dropout.
 std::string torch_dropout(const torch::nn::Module& module);
 
 }  // namespace tanren

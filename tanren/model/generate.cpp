@@ -66,8 +66,8 @@ void check_request(const GenerateRequest& request, int64_t vocab) {
   }
 }
 
-// How many tokens may be drawn: a vocabulary that is wider than the tokenizer's has numbers that
-// are no token.
+// How many tokens may be drawn. If the vocabulary is larger than the tokenizer's, its last numbers
+// are not tokens.
 int64_t drawable(const GenerateRequest& request, int64_t vocab) {
   return request.vocab > 0 ? std::min(request.vocab, vocab) : vocab;
 }

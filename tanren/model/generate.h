@@ -39,8 +39,8 @@ class TokenReader {
   virtual at::Tensor read(const at::Tensor& ids) = 0;
 };
 
-// The same with a reader, by beam search if request.num_beams is above 1. ConfigError also for a
-// stop_token of vocab or more. A model without positions has the context kNoContext.
+// The same with a reader; uses beam search if request.num_beams is above 1. ConfigError also if
+// stop_token is vocab or more. A model without positions has the context kNoContext.
 inline constexpr int64_t kNoContext = std::numeric_limits<int64_t>::max();
 std::vector<int64_t> generate(const GenerateRequest& request, int64_t context, int64_t vocab,
                               TokenReader& reader);

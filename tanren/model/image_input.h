@@ -19,7 +19,8 @@ int64_t image_channels(const DataInfo& info, const std::string& kind, int64_t mi
 // [n, h, w] → [n, 1, h, w]; any other x is returned as it is.
 at::Tensor with_channels(const at::Tensor& x);
 
-// Throws a ConfigError: model.size `size` is none of `known`. The message names the nearest one.
+// Throws the ConfigError for a model.size that is not in `known`. The message names the nearest
+// one.
 [[noreturn]] void throw_unknown_size(const std::string& size,
                                      const std::vector<std::string>& known);
 

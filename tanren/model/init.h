@@ -7,9 +7,9 @@
 
 namespace tanren {
 
-// While one stands, draw_normal and draw_uniform of this thread leave tensors as they are: for
-// models whose weights a file replaces. Kinds that draw all weights here say so
-// (KindTraits::makes_anew).
+// While it exists, draw_normal and draw_uniform of this thread leave tensors unchanged. It is for
+// models whose weights a file replaces. Kinds that draw all weights with these functions set
+// KindTraits::makes_anew.
 class NoInitScope {
  public:
   NoInitScope();
@@ -21,9 +21,10 @@ class NoInitScope {
   bool before_;
 };
 
-// A NoInitScope in which weights also take no memory: of a tensor of two or more dims the draws
-// return one of its shape whose rows, by a stride of 0 in dim 0, are all the same one. Whoever
-// builds a module in it gives each such parameter other memory (set_data) before it is read.
+// A NoInitScope in which weights also take no memory. For a tensor of two or more dims the draws
+// return one of the same shape with a stride of 0 in dim 0, so that all rows share one row of
+// memory. The code that builds a module in it must give each such parameter its own memory
+// (set_data) before the parameter is read.
 class NoWeightsScope {
  public:
   NoWeightsScope();

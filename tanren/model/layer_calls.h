@@ -1,6 +1,6 @@
-// LayerCalls: the observer of a dry run (dry/dry_scope.h) that tells layer_table of the operators
-// that a model itself calls, with their tensors and multiply-adds, and that checks whether inputs
-// fit their weights. Used by layer_table.
+// LayerCalls: an observer of a dry run (dry/dry_scope.h). It reports the operators that a model
+// itself calls to layer_table, with their tensors and multiply-adds, and checks whether inputs fit
+// the weights. Used by layer_table.
 #pragma once
 
 #include "tanren/base/error.h"

@@ -193,8 +193,8 @@ class Recorder {
   void settle(std::optional<size_t> after) {
     for (const Pending& pending : pending_) {
       const size_t owner = owners_.by_place(pending.name, before_, after, pending.block);
-      // After the last layer comes the loss. Only a layer without parameters that is registered
-      // after it and has not run yet may still be the model's.
+      // Operators after the last layer belong to the loss, unless they belong to a layer without
+      // parameters that is registered after the last one and has not run yet.
       const bool is_loss = trains_ && !after && before_ &&
                            (owner < *before_ || !owners_.layers()[owner].is_plain ||
                             table_.rows[owner].output_dtype != at::ScalarType::Undefined);
@@ -285,7 +285,8 @@ class ListenScope {
 // Smaller tensors hold values: models compute constants such as dropout rates with tensors.
 constexpr int64_t kRealBytes = 64 << 10;
 
-// Makes the task dry and returns the table of what `run` does, which returns the model's outputs.
+// Makes the task in a dry run, calls `run` and returns the table of its operators. `run` returns
+// the model's outputs.
 LayerTable recorded(const std::function<Task()>& make_task, const Batch& batch, bool trains,
                     const std::function<at::Tensor(const Task&, const Batch&, Recorder&)>& run) {
   Recorder* recorder = nullptr;

@@ -31,7 +31,7 @@ struct LayerRow {
   std::vector<int64_t> output_shape;  // of the last operator inside it; empty: none ran
   c10::ScalarType output_dtype = c10::ScalarType::Undefined;
   int64_t parameters = 0;  // a parameter shared by two modules counts in the first
-  c10::ScalarType parameter_dtype = c10::ScalarType::Undefined;  // of the first of them
+  c10::ScalarType parameter_dtype = c10::ScalarType::Undefined;  // of the first parameter
   int64_t trainable = 0;
   int64_t multiply_adds = 0;
   int64_t activation_bytes = 0;  // results of its operators, without views and in-place updates

@@ -72,15 +72,15 @@ at::Tensor reordered(const at::Tensor& x, const at::Tensor& order) {
   return x.gather(1, order.unsqueeze(2).expand({-1, -1, x.size(2)}));
 }
 
-// cuDNN wants the four weights in one piece of memory, else it copies them at each call and warns
-// of it each time.
+// Silences cuDNN. If the four weights are not in one piece of memory, it copies them and warns at
+// each call.
 class NoWarnings final : public c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) override {}
 };
 
 // One direction of one layer: [n, T, in] → [n, T, hidden]. It starts from the state `carried` and
-// updates it; without one it starts at 0. cuDNN keeps what a backward needs only if it is told that
-// this is training, whatever the mode of the module.
+// updates it, or starts at 0 without one. `train` is set on cuDNN in every mode of the module,
+// because only then cuDNN keeps the data that backward needs.
 at::Tensor pass(const at::Tensor& x, const std::vector<at::Tensor>& weights,
                 std::pair<at::Tensor, at::Tensor>* carried = nullptr) {
   const at::Tensor zero = at::zeros({1, x.size(0), weights[1].size(1)}, x.options());

@@ -74,7 +74,7 @@ class Lstm : public Module {
                            LstmCarry* carry) const;
   // [n, T, …] → [n, …]: each direction's state after the last real input that it read.
   at::Tensor sequence_state(const at::Tensor& states, const at::Tensor& mask) const;
-  // Of what `read` takes from the states. It is called inside a block.
+  // The head on the states that `read` returns. `read` is called inside a block.
   TokenHead head_of(const std::function<at::Tensor()>& read) const;
   at::Tensor scores(const std::function<at::Tensor()>& read) const;
 

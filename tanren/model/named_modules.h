@@ -1,6 +1,6 @@
-// A tree of modules out of dotted names ("encoder.layer.0.weight"), so that checkpoints, patterns,
-// averages and init_from see the parameters of a model whose computation is elsewhere as they see
-// any other's. Called by package.cpp.
+// Builds a tree of modules from dotted names ("encoder.layer.0.weight"). It is for a model that is
+// not computed by its modules: checkpoints, patterns, averages and init_from can handle its
+// parameters like those of any other model. Called by package.cpp.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,8 @@
 
 namespace tanren {
 
-// An empty one, to which the functions below add. Names have no empty parts, and no tensor has the
-// name of a module.
+// An empty tree, to which the functions below add. Names must have no empty parts, and no tensor
+// may have the name of a module.
 std::shared_ptr<torch::nn::Module> named_modules(const std::string& class_name);
 // A tensor that is added under two names is one parameter, with two.
 void add_parameter(torch::nn::Module& root, const std::string& name, const at::Tensor& value,

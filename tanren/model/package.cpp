@@ -50,7 +50,7 @@ std::string typed_shape(const at::Tensor& tensor) {
   return c10::str(c10::toString(tensor.scalar_type()), " ", tensor.sizes());
 }
 
-// The values of a package's weights, one after the other.
+// Takes the weights out of a package's file by name, and checks their dtypes and sizes.
 class Weights {
  public:
   explicit Weights(const fs::path& file) : file_(file.string()) {
@@ -110,8 +110,8 @@ class Package {
   const PackageManifest& manifest() const { return manifest_; }
   const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
 
-  // On an accelerator the first call loads both graphs, so that a bad predict.so is told before any
-  // training, and its memory is in the first measure.
+  // On an accelerator the first call loads both graphs. Thus a bad predict.so is reported before
+  // any training, and the first memory measurement includes it.
   Terms train(const Batch& batch) {
     predict_->load(parameters_[0].device());
     std::vector<at::Tensor> inputs = weights();
@@ -178,7 +178,7 @@ class Package {
   }
 
  private:
-  // A run writes it beside its weights, for readers of JSON.
+  // A run writes it beside its weights, so it must be valid JSON.
   void read_hf_config() {
     const fs::path file = folder_ / "config.json";
     std::error_code none;
@@ -215,7 +215,7 @@ class Package {
     return at::TensorOptions(package_type(manifest_.float_dtype())).device(parameters_[0].device());
   }
 
-  // Outside of a step it is 1. Undefined: no backward will begin at the term.
+  // The seed of a term; 1 outside of a step. Undefined if no backward will begin at the term.
   at::Tensor seed_of(const PackageManifest::Summed& term) const {
     const at::TensorOptions options = float_options();
     LossSeeds* const seeds = LossSeedsScope::current();
@@ -251,7 +251,7 @@ class Package {
     return terms;
   }
 
-  // After the graph, so that its failure leaves them as they were.
+  // Called after the graph has run, so that a failure of the graph leaves the buffers unchanged.
   void write_buffers(const std::vector<at::Tensor>& outputs) {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < manifest_.buffers.size(); ++i) {
@@ -283,7 +283,7 @@ class Package {
     }
   }
 
-  // The manifest says nothing of their other sizes.
+  // Checks the first size only, because the manifest does not give the others.
   void check_scores(const at::Tensor& scores, int64_t samples) const {
     std::vector<int64_t> sizes = scores.sizes().vec();
     if (sizes.empty()) sizes.push_back(samples);

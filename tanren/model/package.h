@@ -14,19 +14,20 @@
 namespace tanren {
 
 // The task of a package, with the weights that it was exported with. Parameters and buffers have
-// their Python names. One phase, one objective: its forward computes the gradients, too, with the
-// seeds of the step around it (base/loss_seeds.h), and then writes the buffers; its backward hands
-// the gradients out, once. ConfigError for a folder that is no package for this program and
-// machine, DataError at a batch that lacks a field, or has one of another dtype or size.
-// NeedsValues in a dry run.
+// their Python names. The task has one phase and one objective. Its forward also computes the
+// gradients, with the seeds of the current step (base/loss_seeds.h), and then writes the buffers.
+// Its backward returns these gradients and may be called once. ConfigError if the folder is not a
+// package for this program and machine. DataError if a batch lacks a field, or has one of another
+// dtype or size. NeedsValues in a dry run.
 Task package_task(const std::filesystem::path& folder);
 
-// The most samples that a package takes at once, and what their number is a multiple of.
+// Limits on a package's batch: it has at most `most` samples, and their number is a multiple of
+// `multiple`.
 struct PackageSamples {
   int64_t most = 1, multiple = 1;
 };
 
-// What the package in that folder takes. InputError if its manifest cannot be read.
+// The limits of the package in that folder. InputError if its manifest cannot be read.
 PackageSamples samples_of_package(const std::filesystem::path& folder);
 
 // The task of options.path.

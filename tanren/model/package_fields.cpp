@@ -54,7 +54,8 @@ class PackageFields {
   }
 
  private:
-  // A prediction may be of any number of samples: batch norm wants two in training alone.
+  // A prediction may have fewer samples than the least batch, because batch norm needs two samples
+  // only in training.
   void check_sizes(const PackageManifest::Field& field, const at::Tensor& tensor, bool trains,
                    std::map<std::string_view, int64_t>& known) const {
     if (tensor.dim() != std::ssize(field.sizes)) {
@@ -88,8 +89,9 @@ class PackageFields {
     }
   }
 
-  // A kernel that meets an index beyond its table ends the process: it throws in a loop over
-  // threads. On an accelerator the values are not read, and the device reports such an index.
+  // A kernel that gets an index beyond its table ends the process, because it throws inside a
+  // parallel loop. On an accelerator the values are not checked here: the device reports such an
+  // index.
   void check_values(const PackageManifest::Field& field, const at::Tensor& tensor) const {
     if (!field.values || !tensor.is_cpu() || tensor.numel() == 0) return;
     const at::Tensor values = tensor.to(at::kLong).contiguous();

@@ -18,8 +18,9 @@ at::ScalarType package_type(std::string_view word);
 // The sizes that the graphs take, in words: "batch at least 2, tokens 8 to 64".
 std::string package_sizes(const PackageManifest& manifest);
 
-// Adds the manifest's fields to `inputs`, contiguous, in its dtypes. `trains`: the graph wants the
-// least batch, too. DataError naming `package` and what a field lacks or has too much of.
+// Adds the manifest's fields to `inputs`, contiguous and in the manifest's dtypes. `trains`: a
+// batch below the least size is an error too. DataError naming `package` and the problem if a field
+// is missing or has another dtype, size or value than the graphs take.
 void add_package_fields(const PackageManifest& manifest, const std::string& package,
                         const Batch& batch, bool trains, std::vector<at::Tensor>& inputs);
 

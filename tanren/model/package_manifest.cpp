@@ -104,7 +104,7 @@ class JsonPart {
     }
     return values;
   }
-  // Those of an object, whose keys are free.
+  // The keys and values of an object with any keys.
   std::vector<std::pair<std::string, JsonPart>> items() const {
     if (!json_.is_object()) refuse("is no object");
     std::vector<std::pair<std::string, JsonPart>> values;
@@ -113,7 +113,7 @@ class JsonPart {
     }
     return values;
   }
-  // Those of an object that has exactly `keys`.
+  // Refuses the value unless it is an object with exactly `keys`.
   void check_keys(std::initializer_list<std::string_view> keys) const {
     if (!json_.is_object()) refuse("is no object");
     for (const auto& [key, value] : json_.items()) {
@@ -187,7 +187,7 @@ class TensorNames {
   std::set<std::string> names_, modules_;
 };
 
-// Each output of the training graph is one thing.
+// Ensures that each output of the training graph has only one meaning.
 class Outputs {
  public:
   Outputs(int64_t terms, int64_t size) : size_(size) {
@@ -330,7 +330,7 @@ void read_terms(const JsonPart& root, PackageManifest& manifest) {
     PackageManifest::Summed term{value["name"].text(), value["weight"].real(),
                                  value["count"].text()};
     if (!is_identifier(term.name)) value["name"].refuse("is no name");
-    // Its gradients of 0 would still let an optimizer decay the weights of that term alone.
+    // An optimizer would still decay the weights that only this term uses, with gradients of 0.
     if (term.weight == 0) value["weight"].refuse("is 0; export the model without this term");
     if (!names.insert(term.name).second) value["name"].refuse("is another term's too");
     if (!is_identifier(term.count)) value["count"].refuse("is no name of a count");

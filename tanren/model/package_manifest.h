@@ -1,6 +1,7 @@
-// manifest.json of a package: what python/tanren_export.py says of the graphs that it compiled. The
-// reader trusts nothing: a manifest that it accepts is consistent in itself, so that what stands in
-// it can be used as an index or a name. Torch-free. Called by package.cpp.
+// manifest.json of a package: the description that python/tanren_export.py writes of the graphs
+// that it compiled. The reader trusts nothing: it accepts only a manifest that is consistent, so
+// that its values can be used as indices and names without further checks. Torch-free. Called by
+// package.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 namespace tanren {
 
 struct PackageManifest {
-  // Of a size that fields name: "batch", "tokens", …
+  // Range of a size that fields name: "batch", "tokens", …
   struct Range {
     int64_t min = 1, max = 1, multiple = 1;
   };
@@ -27,7 +28,7 @@ struct PackageManifest {
   struct Buffer {
     std::string name, dtype;
     std::vector<int64_t> sizes;
-    std::optional<int64_t> output;  // of the training graph, its new value; no value: it stays
+    std::optional<int64_t> output;  // training graph's output that replaces it; no value: none
   };
   struct Size {
     std::string name;  // of `ranges`; empty: `number`
@@ -36,9 +37,9 @@ struct PackageManifest {
   struct Field {
     std::string name, dtype;
     std::vector<Size> sizes;  // the first is "batch"
-    // The least and the most of its numbers, which are indices; no value: any.
+    // The least and the largest of the field's values if they are indices; no value: any values.
     std::optional<std::pair<int64_t, int64_t>> values;
-    std::optional<int64_t> ignored;  // a number beside them that no table is asked for: a label
+    std::optional<int64_t> ignored;  // also allowed, never used as an index: a label
   };
   struct Summed {
     std::string name;
@@ -56,11 +57,11 @@ struct PackageManifest {
   std::map<std::string, std::string> files;  // XXH3 of each, 16 hexadecimal digits
   std::map<std::string, Range> ranges;
   std::vector<Parameter> parameters;        // in the order of the graphs' inputs
-  std::map<std::string, std::string> tied;  // another name of a parameter: the parameter's
+  std::map<std::string, std::string> tied;  // second name of a parameter → first name
   std::vector<Buffer> buffers;              // in the order of the graphs' inputs
   std::vector<Field> fields;                // in the order of the graphs' inputs
   std::vector<Summed> terms;                // the first outputs of the graphs
-  int64_t outputs = 0;                      // of the training graph
+  int64_t outputs = 0;                      // number of the training graph's outputs
   std::string targets;               // the field that scores are compared with; empty: no scores
   std::vector<std::string> metrics;  // names, or "classes", "values"
   int64_t classes = 0;               // scores of a target; 0: unknown, or none

@@ -22,7 +22,7 @@ class PerceptualLoss {
 
   // Term "perceptual" of pictures [n, 3, h, w], h and w at least 16: absolute differences of the
   // features after relu1_1, 2_1, 3_1, 4_1 and 5_1, weighted 1/32, 1/16, 1/8, 1/4 and 1. Pictures
-  // enter as they are, in [-1, 1]. Gradients go to `made` alone.
+  // enter as they are, in [-1, 1]. Only `made` gets gradients.
   Term operator()(const at::Tensor& made, const at::Tensor& real);
 
  private:

@@ -132,7 +132,7 @@ Task pix2pixhd_task(const ModelOptions& options, const DataInfo& info) {
   const bool sees = !options.perceptual.empty();
   if (sees) check_perceptual(info, shape);
   const auto model = std::make_shared<Pix2pixhd>(shape);
-  // After the model, whose initial weights do not depend on it.
+  // Made after the model, so that the model's initial weights do not depend on it.
   const auto perceptual = sees ? std::make_shared<PerceptualLoss>(options.perceptual) : nullptr;
   const Forward forward(model, perceptual);
   const bool is_gan = shape.discriminators > 0;

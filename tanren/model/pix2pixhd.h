@@ -28,10 +28,11 @@ class Pix2pixhd : public Module {
 };
 
 // The task of model.kind = "pix2pixhd": batches with pictures "inputs" [n, c, h, w] and "labels"
-// [n, c', h, w], those to make. Objective generator has the terms gan (the made picture taken for
-// real, weight 1), feature (of the discriminators, weight 10), l1 (weight 0, or 1 without
-// discriminators) and, with model.perceptual, perceptual (weight 10); objective discriminator has
-// real and fake (weight 0.5 each). All are means within a sample. ConfigError as pix2pixhd_shape.
+// [n, c', h, w], the pictures to make. Objective generator has the terms gan (discriminators score
+// the made picture as real, weight 1), feature (distance of discriminator features, weight 10), l1
+// (weight 0, or 1 without discriminators) and, with model.perceptual, perceptual (weight 10).
+// Objective discriminator has the terms real and fake (weight 0.5 each). All are means within a
+// sample. Throws the ConfigErrors of pix2pixhd_shape.
 Task pix2pixhd_task(const ModelOptions& options, const DataInfo& info);
 
 }  // namespace tanren

@@ -17,7 +17,8 @@ namespace tanren {
 class PictureBlocks {
  public:
   PictureBlocks() = default;
-  // Modules are added to `parent` as `name`; blocks are named `path` and their first module.
+  // Adds the modules to `parent` as `name`. A block's name is path.name.index, with the index of
+  // its first module that has parameters.
   PictureBlocks(Module& parent, const std::string& name, const std::string& path);
 
   void widen(int64_t in, int64_t out);     // 7 × 7 with mirrored borders, norm, relu
@@ -62,11 +63,11 @@ class PictureGenerator : public Module {
   std::vector<Enhancer> enhancers_;  // the innermost first
 };
 
-// Features of one scale: of each layer in turn. The last are scores of patches, [n, 1, h', w'].
+// Outputs of each layer of one scale. The last output has the patches' scores, [n, 1, h', w'].
 using ScaleFeatures = std::vector<at::Tensor>;
 
-// PatchGAN discriminators of several scales: the first sees the pictures as they are, each other
-// one half of what the one before sees.
+// PatchGAN discriminators of several scales. The first reads the pictures at full resolution, each
+// other at half the resolution of the one before.
 class PatchDiscriminators : public Module {
  public:
   PatchDiscriminators(const Pix2pixhdShape& shape, const std::string& path);
@@ -83,7 +84,7 @@ class PatchDiscriminators : public Module {
   };
   static at::Tensor layer_forward(const Layer& layer, const at::Tensor& x);
 
-  std::string path_;                        // names the block of what the layers see
+  std::string path_;                        // names the blocks that make the layers' inputs
   std::vector<std::vector<Layer>> scales_;  // the full resolution first
 };
 

@@ -21,16 +21,19 @@ struct Pix2pixhdShape {
   int64_t discriminator_channels = 64;
   int64_t discriminator_layers = 3;
 
-  // Height and width are multiples of it: how much smaller they are at the coarsest level.
+  // Height and width must be multiples of this. They are this many times smaller at the coarsest
+  // level.
   int64_t divisor() const { return int64_t{1} << (num_downsamplings + num_enhancers); }
-  // The smallest edge: at the coarsest level a picture is padded by mirrored pixels.
+  // The smallest height and width, because padding mirrors pixels and needs enough of them.
   int64_t min_edge() const;
 };
 
-// ConfigError if the data are not pairs of pictures of one size, or if this size does not divide.
+// ConfigError for an unknown model.size, if the data are not pairs of pictures of the same size, or
+// if their size is too small or not a multiple of divisor().
 Pix2pixhdShape pix2pixhd_shape(const ModelOptions& options, const DataInfo& info);
 
-// DataError for pictures that the model does not take; the dataset does not know the size of all.
+// DataError if the model cannot take pictures of this size. Checked per batch, because a dataset
+// may not know the sizes of all its pictures.
 void check_pictures(const Pix2pixhdShape& shape, int64_t height, int64_t width);
 
 }  // namespace tanren

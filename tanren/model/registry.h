@@ -13,10 +13,11 @@
 
 namespace tanren {
 
-// What a kind says of its tasks and of its factory. A run relies on nothing that is not said.
+// Properties that a kind guarantees for its tasks and its factory. A run assumes no others.
 struct KindTraits {
-  // Sets PhaseSpec::forward_on_one_thread of all phases. Not for a kind whose forward reads
-  // parameters by their addresses, as a compiled graph does: it must wait for all of them.
+  // Sets PhaseSpec::forward_on_one_thread of all phases. Do not set it for a kind whose forward
+  // reads parameters by their addresses, such as a compiled graph, because that forward must wait
+  // for all parameters.
   bool forward_on_one_thread = false;
   // The factory makes a new module at each call and keeps none, and all weights are drawn with
   // model/init.h. So it may be called in a dry run, and under a NoInitScope.

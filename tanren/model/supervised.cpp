@@ -79,7 +79,7 @@ at::Tensor scores(const at::Tensor& outputs, bool binary) {
   return at::cat({at::zeros_like(logit), logit}, 1);
 }
 
-// As pictures where the labels are pictures and the last layer gives a row of values.
+// Reshapes outputs to pictures if the labels are pictures and the last layer gives a row of values.
 at::Tensor in_shape_of(const at::Tensor& labels, const at::Tensor& outputs) {
   return labels.dim() == 4 && outputs.dim() == 2 ? outputs.reshape(labels.sizes()) : outputs;
 }
@@ -121,8 +121,8 @@ ModelOptions with_trained_width(ModelOptions options, int64_t width) {
 Task supervised(std::shared_ptr<torch::nn::Module> module,
                 std::function<at::Tensor(const at::Tensor&)> forward, const ModelOptions& options,
                 const DataInfo& info) {
-  // Has the module's dtype, also after the module is moved to another. Not a vector if there is a
-  // matrix: norms may keep fp32 beside weights of 16 bits.
+  // Has the module's dtype, also after the module is moved to another. It is a matrix if there is
+  // one, because a norm's vectors may stay in fp32 beside weights of 16 bits.
   at::Tensor reference;
   for (const at::Tensor& parameter : module->parameters()) {
     if (!parameter.is_floating_point()) continue;

@@ -15,8 +15,8 @@ Embedding::Embedding(int64_t num, int64_t width, double initial_std, int64_t pad
 
 namespace {
 
-// The gradient of a table of 16 bits is summed in fp32: torch's on the CPU adds one token after the
-// other in 16 bits, and a sum of many tokens stops growing.
+// Sums the gradient of a 16-bit table in fp32. torch's CPU kernel adds one token after the other in
+// 16 bits, so that a sum of many tokens stops growing.
 class NarrowEmbedding : public torch::autograd::Function<NarrowEmbedding> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& weight,

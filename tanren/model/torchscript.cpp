@@ -38,7 +38,8 @@ namespace jit = torch::jit;
 // Arguments of operators that draw: at 0 they draw nothing.
 constexpr const char* kProbabilities[] = {"p", "dropout_p", "dropout"};
 
-// Whether the two are one tensor under two names, which a file may hold as two of the same memory.
+// Whether both are one tensor under two names. A file may hold it as two tensors in the same
+// memory.
 bool are_tied(const at::Tensor& one, const at::Tensor& other) {
   return one.numel() > 0 && one.const_data_ptr() == other.const_data_ptr() &&
          one.scalar_type() == other.scalar_type() && one.sizes() == other.sizes() &&
@@ -58,7 +59,8 @@ std::string last_line(std::string_view text) {
 
 class ScriptNode : public torch::nn::Module {
  public:
-  // `parameters` gets those that it adds. `checksum`: of the file, for its outermost module.
+  // Appends the parameters that it adds to `parameters`. `checksum` is the file's, and only the
+  // outermost module has it.
   ScriptNode(jit::Module script, std::vector<at::Tensor>& parameters, std::string checksum = "")
       : torch::nn::Module(script.type()->name()->name()),
         script_(std::move(script)),
@@ -102,7 +104,7 @@ class ScriptNode : public torch::nn::Module {
 // The name that messages give the file.
 std::string script_named(const std::filesystem::path& file) { return "[model] " + file.string(); }
 
-// What a forward of a script is called with, and what it gives.
+// Calls a script's forward: maps fields to arguments, and takes the tensor out of the result.
 class ScriptForward {
  public:
   ScriptForward(std::shared_ptr<ScriptNode> root, std::filesystem::path file)
@@ -132,8 +134,8 @@ class ScriptForward {
       if (field == nullptr) refuse_argument(argument.name(), batch);
       by_name[argument.name()] = cast(*field);
     }
-    // The optimising executor compiles anew after its first calls, which would give a resumed run
-    // other kernels than one that was not stopped. The flag is this thread's.
+    // Turns the optimising executor off for this thread. It compiles again after its first calls,
+    // so that a resumed run would use other kernels than a run without interruption.
     const jit::GraphOptimizerEnabledGuard as_it_is_written(false);
     const int64_t refusals = num_refusals(device());
     c10::IValue result;
@@ -212,7 +214,7 @@ bool draws_of_torch(const jit::Node& node) {
                       [&](const char* name) { return is_always(node, name, 0.0); });
 }
 
-// Refuses what would compute other numbers than the file's author expects, in silence.
+// Refuses operators that would silently compute other numbers than the file's author expects.
 void check_node(const jit::Node& node, const std::filesystem::path& file) {
   const std::string_view kind = node.kind().toQualString();
   if (kind == "prim::SetAttr") {
@@ -240,7 +242,7 @@ void check_node(const jit::Node& node, const std::filesystem::path& file) {
   }
 }
 
-// Adds what the operators of the block tell.
+// Adds the facts that the operators of the blocks imply.
 void read_script_facts(const at::ArrayRef<const jit::Block*>& blocks,
                        const std::filesystem::path& file, TaskFacts& facts) {
   for (const jit::Block* block : blocks) {
@@ -300,7 +302,8 @@ void refuse_views(const ScriptNode& root, const std::filesystem::path& file) {
   }
 }
 
-// A data set that is named by mistake is not read whole.
+// Checks the first bytes before it reads the file, because a data set named by mistake may be
+// large.
 std::string bytes_of(const std::filesystem::path& file) {
   std::string first(2, ' ');
   std::ifstream(file, std::ios::binary).read(first.data(), 2);
@@ -316,7 +319,7 @@ std::string bytes_of(const std::filesystem::path& file) {
 
 std::shared_ptr<ScriptNode> read_script(const std::filesystem::path& file) {
   try {
-    // The checksum is of what is loaded, whatever the path names by then.
+    // Read once, so that the checksum belongs to the loaded bytes even if the file is replaced.
     std::string bytes = bytes_of(file);
     std::string checksum = hash_text(content_hash(bytes));
     std::istringstream stream(std::move(bytes));

@@ -19,16 +19,17 @@ namespace tanren {
 // module's train() reaches the script.
 std::shared_ptr<torch::nn::Module> load_script(const std::filesystem::path& file);
 
-// XXH3 of the file out of which load_script or torchscript_task made the module, 16 hexadecimal
-// digits; empty: none did.
+// XXH3 of the file that load_script or torchscript_task made the module from, 16 hexadecimal
+// digits. Empty for a module that is not from a file.
 std::string script_checksum(const torch::nn::Module& module);
 
-// The task of the file options.path, with supervised()'s losses, or with model.task = "next_token"
-// a cross-entropy of each token's scores, [n, T, tokens]. forward's first argument is the field
-// "inputs", others are the fields of their names; one that no field has keeps its default, as
-// "labels" always does. Its result is a tensor, a tuple that begins with it, or a dictionary with
-// it as "logits". ConfigError if the file cannot be read or has no such forward, and, at a batch,
-// for an argument without field and default. NeedsValues in a dry run.
+// The task of the file options.path. Its losses are those of supervised(); with model.task =
+// "next_token" the loss is a cross-entropy of each token's scores, [n, T, tokens]. forward's first
+// argument is the field "inputs", and the others are the fields of the same names. An argument
+// without such a field keeps its default; "labels" keeps its default if it has one. forward returns
+// a tensor, a tuple that begins with one, or a dictionary with one as "logits". ConfigError if the
+// file cannot be read or has no such forward. A batch gives a ConfigError if an argument has
+// neither field nor default. NeedsValues in a dry run.
 Task torchscript_task(const ModelOptions& options, const DataInfo& info);
 
 }  // namespace tanren

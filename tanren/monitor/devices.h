@@ -11,7 +11,7 @@
 namespace tanren {
 
 struct DeviceProcess {
-  int64_t pid = 0;               // the driver's number: in a container not that of its /proc
+  int64_t pid = 0;               // as the driver numbers it; in a container not the pid in /proc
   std::optional<int64_t> bytes;  // of device memory; absent: the driver gives none
 };
 
@@ -20,7 +20,7 @@ struct DeviceState {
   int64_t index = 0;  // in the order of kDeviceOrder
   std::string name, uuid, pci_bus;
   std::optional<int64_t> total_bytes, used_bytes, free_bytes;
-  std::optional<int64_t> reserved_bytes;  // by driver and firmware, in neither used nor free
+  std::optional<int64_t> reserved_bytes;  // for driver and firmware; neither used nor free
   // Shares of the driver's last sampling period (1/6 to 1 s) in which a kernel ran, or memory was
   // read or written.
   std::optional<double> busy_share, memory_busy_share;

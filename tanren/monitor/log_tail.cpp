@@ -40,7 +40,7 @@ struct Window {
 
 Window window_of(const std::filesystem::path& log, int64_t window) {
   std::error_code none;
-  if (!std::filesystem::is_regular_file(log, none)) return {"", true};  // a pipe would not return
+  if (!std::filesystem::is_regular_file(log, none)) return {"", true};  // reading a pipe may block
   std::ifstream file(log, std::ios::binary | std::ios::ate);
   const int64_t size = file ? static_cast<int64_t>(file.tellg()) : -1;
   if (size < 0) return {"", true};
@@ -120,8 +120,8 @@ LogTail tail_of(const Lines& lines) {
   return tail;
 }
 
-// Gives the lines to `take`, but those above kLastWindow bytes: no attempt is that long, and memory
-// is not for them.
+// Passes the lines to `take`. Skips lines above kLastWindow bytes, because no attempt is that long
+// and they would take too much memory.
 template <typename Take>
 void each_line(std::istream& file, const Take& take) {
   std::string line, chunk(static_cast<size_t>(kFirstWindow), '\0');

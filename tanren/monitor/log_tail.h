@@ -18,7 +18,7 @@ struct LogTail {
   std::string verdict, cause;                            // of the last attempt
   // Over the last attempts, at most 100; 0: unknown. Only applied steps count as steps.
   double samples_per_second = 0, tokens_per_second = 0, seconds_per_step = 0;
-  double wait_share = 0;     // of the time, waiting for data
+  double wait_share = 0;     // share of the time spent waiting for data
   int64_t memory_bytes = 0;  // peak: resident (CPU), allocated (CUDA)
   // The newest evaluation among these attempts, if there is one.
   std::optional<int64_t> evaluation_step;

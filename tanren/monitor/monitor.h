@@ -33,7 +33,7 @@ struct Look {
   std::string driver;
   std::vector<DeviceState> devices;
   std::string why_no_devices;
-  std::map<int64_t, std::string> process_names;  // of processes on devices that /proc shows
+  std::map<int64_t, std::string> process_names;  // by pid: processes on devices that /proc shows
   std::vector<RunLook> runs;
 };
 

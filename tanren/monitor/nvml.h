@@ -10,7 +10,7 @@
 namespace tanren {
 
 // Loads `library`. If it is missing, or does not start, the reader is null and the reason is given.
-// Of versioned functions the newest that the library has is used, back to drivers of 2014.
+// Uses the newest version of each function that the library has, back to drivers of 2014.
 Devices open_nvml(const std::string& library = "libnvidia-ml.so.1");
 
 }  // namespace tanren

@@ -83,8 +83,8 @@ RunStage stage_of(const nlohmann::json& summary, const std::optional<LogTail>& l
 constexpr const char* kConfig = "config.toml";
 constexpr const char* kOthers[] = {"plan.txt", "log.jsonl", "summary.json"};
 
-// InputError for a file that cannot be read as one: a folder, a pipe or a device would hold the
-// reader up, and so would a config or a summary of an absurd size.
+// InputError if the file is no regular file (a folder, a pipe or a device could block the reader),
+// cannot be read, or is absurdly large. The log may have any size.
 void check_file(const fs::path& folder, const char* name) {
   constexpr uintmax_t kMost = uintmax_t{64} << 20;  // bytes; of a log only parts are read
   const fs::path file = folder / name;
@@ -137,8 +137,8 @@ void look(const fs::path& folder, bool is_running, RunFolderState& state) {
   }
   if (!summary.is_object()) return;
   take_best(summary, state);
-  // Of a session that ended later the summary says nothing. The next start removes that of a failed
-  // one.
+  // The summary says nothing about a session after it. The next start removes the summary of a
+  // failed one.
   const bool is_told = state.stage == RunStage::stopped || state.stage == RunStage::finished ||
                        (state.stage == RunStage::failed && text_in(summary, "status") == "failed");
   if (is_told) state.remark = text_in(summary, "reason");
@@ -196,7 +196,7 @@ std::vector<fs::path> run_folders_in(const fs::path& folder) {
     if (!is_hidden && fs::is_directory(at->path(), none)) folders.push_back(at->path());
   }
   if (error) fail("cannot be listed to its end (" + error.message() + ")");
-  // A config of its own in a folder of runs hides none of them.
+  // A folder of runs may have its own config, which must not hide the runs.
   const bool holds_runs = std::any_of(folders.begin(), folders.end(), is_run_folder);
   std::error_code none;
   if (!holds_runs && fs::exists(folder / kConfig, none)) return {folder};

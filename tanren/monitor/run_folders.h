@@ -1,6 +1,6 @@
-// What became of the runs of a folder, from their files: config.toml, plan.txt, log.jsonl,
-// summary.json and who holds the lock. Writes nothing and tries no lock. A folder that is no run,
-// or a damaged one, is told as what it is. Torch-free, no state. Called by `tanren runs`.
+// The states of the runs in a folder, from their files: config.toml, plan.txt, log.jsonl,
+// summary.json and the holder of the lock. Writes nothing and takes no lock. A folder that is no
+// run, or is damaged, gets that as its state. Torch-free, no state. Called by `tanren runs`.
 #pragma once
 
 #include "tanren/monitor/log_tail.h"
@@ -18,7 +18,7 @@ enum class RunStage {
   running,        // a process of this machine holds its lock
   stopped,        // saved and stopped; it resumes
   finished,       // reached its end
-  failed,         // ended by an error, or without a word: a kill, a crash; or runs elsewhere
+  failed,         // ended by an error, a kill or a crash; or runs on another machine
   begun_by_none,  // a config alone: no process has begun the run
   damaged,        // a file of it cannot be read
   no_run,         // some other folder
@@ -42,9 +42,9 @@ struct RunFolderState {
 RunFolderState run_folder_state(const std::filesystem::path& folder,
                                 const std::set<std::filesystem::path>& running);
 
-// The folders to list: `folder` itself if it is a run folder or a checkpoint, or has a config and
-// no run folder in it; else the folders in it by name, but those whose name begins with a dot.
-// InputError if it cannot be read.
+// The folders to list: `folder` itself if it is a run folder or a checkpoint, or if it has a config
+// and contains no run folder. Otherwise the folders in it by name, without those whose name begins
+// with a dot. InputError if it cannot be read.
 std::vector<std::filesystem::path> run_folders_in(const std::filesystem::path& folder);
 
 }  // namespace tanren

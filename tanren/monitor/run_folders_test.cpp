@@ -121,7 +121,7 @@ TEST_F(RunFolders, have_stopped_finished_or_failed_by_what_the_last_session_left
   EXPECT_EQ(told.best->value, 0.75);
   // A later session has made attempts, and has not said how it ended.
   EXPECT_EQ(state(run_folder("killed", 6, stopped)).stage, RunStage::failed);
-  EXPECT_EQ(state(run_folder("killed", 6, stopped)).remark, "");  // it ended by no time
+  EXPECT_EQ(state(run_folder("killed", 6, stopped)).remark, "");  // run.max_time did not end it
   const std::string error =
       R"({"steps": 5, "attempts": 6, "reason": "[guard] step 6", "cause": "non_finite",)"
       R"( "status": "failed"})";

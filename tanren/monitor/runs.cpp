@@ -49,7 +49,7 @@ std::optional<int64_t> pid_of(const fs::path& folder) {
 
 // Adds the run folders whose lock file the process has open.
 void add_locks(const fs::path& process, int64_t pid, std::map<fs::path, Holder>& holders) {
-  std::error_code gone;  // or another user's process
+  std::error_code gone;  // also set for another user's process
   for (fs::directory_iterator at(process / "fd", gone), end; !gone && at != end;
        at.increment(gone)) {
     std::error_code closed;

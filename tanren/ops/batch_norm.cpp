@@ -45,7 +45,7 @@ T* data(const at::Tensor& x) {
 
 using Numbers = std::vector<double>;
 
-// The parts one after another in a 1-dim tensor.
+// Concatenates the parts into a 1-dim tensor.
 at::Tensor row_of(const std::vector<Numbers>& parts) {
   Numbers all;
   for (const Numbers& part : parts) all.insert(all.end(), part.begin(), part.end());

@@ -58,7 +58,7 @@ struct Rows {
     }
   }
 
-  // relu's cut is judged by y if given, and g written to `masked`; else it is judged by value.
+  // relu cut where y is 0; g is then written to `masked`. Without y, it cut where value ≤ 0.
   TANREN_INLINE static void sums(const NormedRows& norm, int64_t rows, const T* gradient,
                                  const T* x, const T* y, const float* mean, T* masked, float* sum,
                                  float* dot) {

@@ -24,8 +24,8 @@ void channel_moments(const T* x, int64_t rows, int64_t channels, double* mean, d
 template <typename T>
 void normalise_rows(const NormedRows& norm, const T* x, const T* residual, T* y);
 
-// Sums over the rows of g and of g (x - mean). g is the gradient, or 0 where relu cut, judged by y
-// if given, else by value. g itself is written to `masked` if given.
+// Sums over the rows of g and of g (x - mean). g is the gradient, or 0 where relu cut: where y is
+// 0, or without y, where value is at most 0. With y, g itself is written to `masked`.
 template <typename T>
 void gradient_sums(const NormedRows& norm, const T* gradient, const T* x, const T* y,
                    const float* mean, T* masked, double* sum, double* dot);

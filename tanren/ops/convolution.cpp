@@ -49,8 +49,8 @@ at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& x,
   const int64_t kernel = weight.size(2), in = weight.size(1), out = weight.size(0);
   const int64_t rows = gradient.size(0) * gradient.size(2) * gradient.size(3);
   const int64_t bytes = rows * kernel * kernel * in * int64_t{sizeof(c10::BFloat16)};
-  // With few channels, as those of the input images, channels-last is slow; with 64 the matrix
-  // product is.
+  // Channels-last is slow for few channels, as those of the input images. The matrix product is
+  // slow for 64 channels.
   if (in <= 4) {
     return torch_gradient(gradient.contiguous(), x.contiguous(), weight.contiguous(), shape, true);
   }
@@ -156,7 +156,7 @@ at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const at::
                       {.stride = stride, .padding = padding, .dilation = {1}, .groups = 1});
   });
   if (answer) return *answer;
-  const OperatorListenerScope unheard(nullptr);  // the products of which it is made
+  const OperatorListenerScope unheard(nullptr);  // does not hear the products inside
   const auto cast = [](const at::Tensor& t) {
     return at::autocast::is_autocast_enabled(at::kCPU)
                ? at::autocast::cached_cast(at::kBFloat16, t, at::kCPU)

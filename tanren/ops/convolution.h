@@ -1,8 +1,8 @@
-// Convolution of images in channels-last bf16 on the CPU by matrix products, where these are faster
-// than oneDNN's convolutions: 1 × 1 kernels forward and for both gradients, and the weight gradient
-// of larger kernels, for which oneDNN waits in spin locks when a core is shared. All other cases
-// use torch's convolution. An OperatorListener (base/operator_listener.h) hears all of them as
-// conv2d. Called by models. Thread-safe.
+// Convolution of images in channels-last bf16 on the CPU, by matrix products if these are faster
+// than oneDNN's convolutions. They are for 1 × 1 kernels, forward and both gradients, and for the
+// weight gradient of larger kernels, because oneDNN's waits in spin locks when a core is shared.
+// All other cases use torch's convolution. An OperatorListener (base/operator_listener.h) hears
+// each call as conv2d. Called by models. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -18,7 +18,8 @@ const RandomScope& scope_for(at::IntArrayRef sizes, double p);
 // all heads of a sample.
 const RandomScope& attention_scope_for(at::IntArrayRef sizes, double p);
 
-// What decides a mask beside the samples: the key of Philox, and the smallest draw that is kept.
+// These decide a mask together with the samples: the key of Philox, and the smallest draw that is
+// kept.
 struct MaskKey {
   uint64_t key = 0;
   uint32_t threshold = 0;

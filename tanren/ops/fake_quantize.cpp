@@ -71,7 +71,7 @@ at::Tensor faked_on_cpu(const at::Tensor& x, const at::Tensor& scale, const Step
 }
 
 struct FakeGradients {
-  at::Tensor x, scale;  // of the scale: not yet times LSQ's factor
+  at::Tensor x, scale;  // `scale`: not yet multiplied by LSQ's factor
 };
 
 FakeGradients unfaked_on_cpu(const at::Tensor& gradient, const at::Tensor& x,
@@ -160,7 +160,8 @@ class FakeWeightFunction : public torch::autograd::Function<FakeWeightFunction> 
                                   .clamp_min_(std::numeric_limits<float>::min());
     at::Tensor values = grouped * scales.reciprocal();
     values.round_().clamp_(-kLargestInt8, kLargestInt8).mul_(scales);
-    // The weight's strides, as autograd and the optimizers want its gradient.
+    // The result has the weight's strides, because autograd and the optimizers expect them in its
+    // gradient.
     return at::empty_like(weight).copy_(values.view(weight.sizes()));
   }
 

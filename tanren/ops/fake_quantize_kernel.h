@@ -19,8 +19,8 @@ void fake_quantize_row(const c10::BFloat16* x, int64_t count, const FakeSteps<fl
                        c10::BFloat16* y);
 void fake_quantize_row(const double* x, int64_t count, const FakeSteps<double>& steps, double* y);
 
-// dx[i] = gradient[i] where x[i] was not clamped, else 0. Returns Σ gradient × the slope of y along
-// the scale, in one order.
+// dx[i] = gradient[i] where x[i] was not clamped, else 0. Returns Σ gradient × the slope of y
+// with respect to the scale, always summed in the same order.
 double fake_quantize_gradient(const float* x, const float* gradient, int64_t count,
                               const FakeSteps<float>& steps, float* dx);
 double fake_quantize_gradient(const c10::BFloat16* x, const c10::BFloat16* gradient, int64_t count,

@@ -20,8 +20,8 @@ namespace {
 
 using testing::error_of;
 
-// LSQ as its authors write it: `scale` appears with its gradient scaled, rounding is passed
-// through.
+// LSQ as its authors write it: the gradient of `scale` is multiplied by a factor, and gradients
+// pass the rounding unchanged.
 at::Tensor lsq(const at::Tensor& x, const at::Tensor& scale, const FakeRange& range,
                int64_t sample_elements) {
   const auto low = static_cast<double>(range.low - range.zero_point);

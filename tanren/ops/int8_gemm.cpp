@@ -11,8 +11,8 @@
 namespace tanren {
 namespace {
 
-// Whether oneDNN gives the plain loop's sums: of whole and of partly filled tiles, and of the
-// largest and smallest values, whose pairs 16 bits cannot hold.
+// Whether oneDNN gives the plain loop's sums, for whole and for partly filled tiles, and for the
+// largest and smallest values, whose pairs of products do not fit 16 bits.
 bool probe_onednn() {
   for (const Int8Shape& shape :
        {Int8Shape{64, 64, 256, 256, 64, 64}, Int8Shape{3, 20, 76, 80, 32, 24},

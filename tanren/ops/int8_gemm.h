@@ -1,10 +1,10 @@
 // Products of small matrices of 8-bit whole numbers, unsigned × signed, summed in int32: exact, on
-// every processor. One thread, plain memory. With AVX512-VNNI or AMX they call oneDNN's kernels;
-// with AVX2 and elsewhere, own loops. The twin of block_gemm.h. Called by int8_product.cpp alone.
-// Thread-safe.
+// every processor. One thread, plain memory. With AVX512-VNNI or AMX they call oneDNN's kernels,
+// else tanren's own loops (AVX2 or plain). block_gemm.h does the same for bf16. Called by
+// int8_product.cpp alone. Thread-safe.
 //
-// Not yet run: the path through oneDNN, for want of a processor. It is used only where it gives the
-// plain loop's numbers for extreme values.
+// The path through oneDNN has not run yet, because no processor for it was at hand. It is used only
+// if a probe finds that it gives the plain loop's numbers for extreme values.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tanren {
 
-// What computes int8_gemm on this processor; found once a process.
+// The kernel of int8_gemm on this processor, determined once per process.
 enum class Int8Kernel { plain, avx2, onednn };
 Int8Kernel int8_kernel();
 

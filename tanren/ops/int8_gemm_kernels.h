@@ -14,7 +14,7 @@ bool has_int8_avx2();
 void int8_gemm_avx2(const Int8Shape& shape, const uint8_t* a, const int8_t* packed, int32_t* c,
                     bool add);
 
-// Whether oneDNN's kernels are for this processor, which the probe then proves.
+// Whether oneDNN may have a kernel for this processor; the probe then checks its numbers.
 bool may_have_int8_onednn();
 // Throws where oneDNN has no kernel.
 void int8_gemm_onednn(const Int8Shape& shape, const uint8_t* a, const int8_t* packed, int32_t* c,

@@ -22,7 +22,7 @@ int64_t dot(const uint8_t* a, const int8_t* b, int64_t k) {
 
 struct Int8Case {
   int64_t m, n, k;
-  int64_t start;  // what c holds before; above 0: is added to
+  int64_t start;  // what c holds before; if above 0, the product is added
 };
 
 // `extreme`: all values are the largest or the smallest.
@@ -73,7 +73,7 @@ TEST(Int8Gemm, is_the_loop_over_whole_numbers_for_1000_shapes) {
 TEST(Int8Gemm, has_a_name_for_what_computes_it) {
   EXPECT_EQ(int8_kernel_text(Int8Kernel::onednn, true), "AMX");
   EXPECT_EQ(int8_kernel_text(Int8Kernel::onednn, false), "VNNI");
-  // The probe found that oneDNN's numbers are others here, whatever the processor has.
+  // The processor has AMX, but the probe found wrong numbers from oneDNN.
   EXPECT_EQ(int8_kernel_text(Int8Kernel::avx2, true), "AVX2 alone: plain integer loops");
   EXPECT_EQ(int8_kernel_text(Int8Kernel::plain, false).substr(0, 7), "neither");
 }

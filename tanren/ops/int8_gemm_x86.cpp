@@ -8,9 +8,9 @@
 namespace tanren {
 namespace {
 
-constexpr int64_t kColumns = 8;      // of one vector of packed values
-constexpr int64_t kDepth = 256;      // of b that stays in the first cache while rows of a pass
-constexpr int64_t kRowsAtOnce = 64;  // of a that are widened at a time
+constexpr int64_t kColumns = 8;      // columns of c that are computed at a time
+constexpr int64_t kDepth = 256;      // rows of b that stay in the first-level cache
+constexpr int64_t kRowsAtOnce = 64;  // rows of a that are widened at a time
 
 // kDepth values of a row, in 16 bits: the 8-bit product of AVX2 saturates.
 using WideRow = int16_t[kDepth];
@@ -52,7 +52,7 @@ template <int kRows>
   }
 }
 
-// As many rows at once as sixteen registers hold the sums of.
+// Computes at most six rows at once, because sixteen registers hold the sums of no more.
 void all_rows(int64_t rows, int64_t k, const WideRow* a, const int8_t* b, int64_t b_row, int32_t* c,
               int64_t c_stride, bool add) {
   constexpr int64_t kMost = 6;

@@ -20,7 +20,7 @@ constexpr int64_t kProductGrain = int64_t{1} << 18, kFillGrain = int64_t{1} << 1
 
 int64_t num_parts(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
-// oneDNN makes a kernel for each number of rows: few numbers, few kernels.
+// Rounds up, because oneDNN makes a kernel for each number of rows: fewer numbers, fewer kernels.
 int64_t rows_of_kernel(int64_t rows) {
   if (int8_kernel() != Int8Kernel::onednn) return rows;
   if (rows > 16) return num_parts(rows, 16) * 16;
@@ -102,7 +102,7 @@ class BlockProduct {
  private:
   float* total(int64_t row) { return totals_.data() + row * kPanelWidth; }
 
-  // Sums beyond int32, of pieces that it holds.
+  // Adds up sums that are too large for int32, from pieces whose sums fit.
   void sum_pieces(Int8Shape shape, const uint8_t* bytes, const int8_t* packed) {
     std::fill(long_sums_.begin(), long_sums_.end(), 0);
     for (int64_t from = 0; from < group_; from += kMaxInt8Depth) {
@@ -151,7 +151,7 @@ void product_of_rows(const FillRows& fill, const PackedWeight& weight, int32_t z
     });
     return;
   }
-  // Few rows: threads share the panels, and read each once.
+  // With few rows, the threads share the panels, and each panel is read once.
   ByteRows all(rows, depth);
   parallel_for(0, rows, std::max<int64_t>(1, kFillGrain / depth), [&](int64_t begin, int64_t end) {
     fill(begin, end - begin, depth, all.bytes.data() + begin * depth, all.scales.data() + begin);

@@ -5,8 +5,8 @@
 #include <bit>
 #include <limits>
 
-// Each loop is compiled for AVX-512, for AVX2 and for the baseline; the call chooses. FMA stays
-// out, and with it results that differ (-ffp-contract=off).
+// Each loop is compiled for AVX-512, for AVX2 and for the baseline; the call chooses. FMA is not
+// used, because its results would differ between processors (-ffp-contract=off).
 #if defined(__x86_64__)
 #define TANREN_INT8_AVX2 [[gnu::target("avx2")]]
 #define TANREN_INT8_AVX512 \
@@ -91,7 +91,7 @@ template <class T>
 template <class Sum>
 [[gnu::always_inline]] inline void scaled(const Sum* sums, const ColumnScales& of, int64_t count,
                                           bool add, float* total) {
-  // By reference, the members would be read again after each store.
+  // Copies, because the members of a reference would be read again after each store.
   const int32_t* columns = of.columns;
   const float* scales = of.scales;
   const Sum zero_point = of.zero_point;

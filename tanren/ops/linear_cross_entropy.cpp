@@ -200,7 +200,7 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
   }
 };
 
-// The same from at::linear, which a listener hears and may answer, and from cross_entropy_sum.
+// The same by at::linear, which a listener hears and may answer, and cross_entropy_sum.
 at::Tensor heard_entropy(const at::Tensor& states, const at::Tensor& weight,
                          const std::optional<at::Tensor>& bias, const at::Tensor& labels,
                          const LinearCrossEntropyOptions& options) {

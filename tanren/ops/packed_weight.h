@@ -1,6 +1,6 @@
 // PackedWeight: a QuantizedWeight in the order in which products read it. Made once for each
-// weight; read by quantized_linear, quantized_convolution and quantized_embedding. The bytes are
-// those of the values, with the channels rounded up to 16 and their elements to 4. Thread-safe.
+// weight; read by quantized_linear, quantized_convolution and quantized_embedding. It takes as many
+// bytes as the values, with the channels rounded up to 16 and their elements to 4. Thread-safe.
 #pragma once
 
 #include "tanren/base/quantized_weight.h"

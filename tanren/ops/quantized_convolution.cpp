@@ -113,7 +113,7 @@ struct BytePatches {
 };
 
 bool probe_convolution() {
-  // All values are extremes: pairs of products, which 16 bits cannot hold, on both sides.
+  // All values are extreme: pairs of their products do not fit 16 bits, on either side.
   const at::Tensor bytes = at::full({2, 8, 5, 6}, 255, at::kFloat);
   bytes.select(0, 1).slice(1, 0, 5, 2).zero_();
   at::Tensor values = at::full({18, 8, 3, 3}, 127, at::kFloat);

@@ -1,10 +1,10 @@
 // A convolution of images with an 8-bit weight and a static input scale, for evaluation and
-// prediction: it has no gradient. The image becomes bytes, then products of whole numbers run: in
-// oneDNN where a probe shows that it is right on this processor, elsewhere of patches by int8_gemm,
-// exactly. Called by quantize/quantize_scope. Thread-safe.
+// prediction: it has no gradient. The image is converted to bytes, and the products are those of
+// whole numbers. oneDNN computes them if a probe finds it correct on this processor. Otherwise
+// int8_gemm computes them from patches, exactly. Called by quantize/quantize_scope. Thread-safe.
 //
-// oneDNN's way was run on AVX2 alone, for values whose pairs fit 16 bits; there the probe rejects
-// it, because its 8-bit products saturate. Not yet run: VNNI and AMX.
+// oneDNN's way has run only on AVX2, with values whose pairs of products fit 16 bits. The probe
+// rejects it there, because its 8-bit products saturate. It has not run on VNNI and AMX yet.
 #pragma once
 
 #include "tanren/ops/quantized_linear.h"
@@ -40,7 +40,7 @@ QuantizedConvolution prepare_convolution(const QuantizedWeight& weight, const In
 at::Tensor quantized_convolution(const at::Tensor& x, const QuantizedConvolution& of,
                                  const at::Tensor& bias, at::ScalarType dtype);
 
-// The numbers of the patches' way, bit by bit, from torch's operators in fp64, for tests.
+// The same bits as the way with patches, computed by torch's operators in fp64; for tests.
 at::Tensor quantized_convolution_plain(const at::Tensor& x, const QuantizedWeight& weight,
                                        const InputScale& input, int64_t stride, int64_t padding,
                                        const at::Tensor& bias, at::ScalarType dtype);

@@ -1,7 +1,7 @@
-// A linear layer with an 8-bit weight, for evaluation and prediction: it has no gradient. The rows
-// become bytes, too, with a scale of each row (dynamic) or one for all (static, from a
-// calibration), and the product is one of whole numbers: exact, so that a row's result depends
-// neither on the threads nor on the rows beside it. Called by quantize/quantize_scope. Thread-safe.
+// A linear layer with an 8-bit weight, for evaluation and prediction: it has no gradient. Its input
+// rows also become bytes, with a scale for each row (dynamic) or one scale for all (static, from a
+// calibration). The products of whole numbers are exact, so a row's result depends neither on the
+// threads nor on the other rows. Called by quantize/quantize_scope. Thread-safe.
 #pragma once
 
 #include "tanren/ops/packed_weight.h"

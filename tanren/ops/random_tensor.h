@@ -11,9 +11,9 @@
 namespace tanren {
 
 // A tensor of shape `sizes`, whose dim 0 is the samples of the RandomScope, in its order; `site` is
-// of site_id(). `options`: device, and fp32 or fp64. They are drawn on the CPU and copied to a
-// device without a wait of the host. Error outside a RandomScope, for another number of samples, or
-// for another dtype.
+// of site_id(). `options`: device, and fp32 or fp64. The numbers are drawn on the CPU and copied to
+// the device; the host does not wait for the copy. Error outside a RandomScope, for another number
+// of samples, or for another dtype.
 // Uniform in [0, 1), in steps of 2^-24.
 at::Tensor uniform(at::IntArrayRef sizes, uint64_t site, const at::TensorOptions& options = {});
 // Standard normal, by Box and Muller (1958) of 32 bits each.

@@ -63,7 +63,7 @@ TEST(RandomTensor, has_the_moments_and_tails_of_its_distribution) {
   EXPECT_NEAR(bell.var().item<double>(), 1, 1e-2);
   EXPECT_NEAR(bell.pow(4).mean().item<double>(), 3, 5e-2);
   EXPECT_NEAR((bell.abs() > 2).to(at::kDouble).mean().item<double>(), 0.0455, 1e-3);
-  // Neighbours, whose four numbers come from one block, do not hang together.
+  // Neighbours, of which four come from one block, are not correlated.
   const at::Tensor left = bell.narrow(1, 0, kEach - 1), right = bell.narrow(1, 1, kEach - 1);
   EXPECT_NEAR((left * right).mean().item<double>(), 0, 5e-3);
 }

@@ -191,7 +191,7 @@ TEST(WeightAverage, has_its_weights_strides_and_resumes_bitwise) {
   EXPECT_EQ(one.num_updates(), other.num_updates());
 }
 
-// An objective that is in turn at every fifth batch of the run.
+// Objectives that are updated at every batch, or at every fifth or third batch of the run.
 TEST(WeightAverage, of_an_objective_out_of_turn_counts_the_batches_of_the_run) {
   const auto updates_of = [](int64_t every, int64_t turns, int64_t batches) {
     const auto weight = at::zeros({2});

@@ -24,7 +24,7 @@ double clip_factor(double norm, double max_norm) {
 void clip_value_(at::TensorList gradients, double max_value) {
   if (gradients.empty()) return;
   const at::NoGradGuard no_grad;
-  constexpr double kLargestHalf = 65504;  // a larger bound is none in fp16, which torch refuses
+  constexpr double kLargestHalf = 65504;  // fp16 needs no larger bound, and torch refuses one
   const bool has_half = std::any_of(gradients.begin(), gradients.end(), [](const at::Tensor& one) {
     return one.scalar_type() == at::kHalf;
   });

@@ -12,7 +12,8 @@
 namespace tanren {
 
 // Scales the gradients in place by clip_factor(norm, max_norm), on the device, and returns their
-// global_norm() before scaling. A non-finite norm spreads to every gradient, as in torch.
+// global_norm() before scaling. As in torch, a NaN norm makes every gradient NaN; an infinite norm
+// makes infinite gradients NaN and all others 0.
 at::Tensor clip_norm_(at::TensorList gradients, double max_norm);
 // min(1, max_norm / (norm + 1e-6)); NaN stays NaN.
 double clip_factor(double norm, double max_norm);

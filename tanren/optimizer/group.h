@@ -57,9 +57,9 @@ std::vector<Group> make_groups(const OptimizerOptions& options,
 void check_patterns(const std::string& key, const std::vector<std::string>& patterns,
                     const std::vector<NamedParameter>& parameters);
 
-// The options with one group per parameter of `parameters`, with the values that the patterns and
-// layers give it in `model`, or with `own_layers` the layers among `parameters` alone. ConfigError
-// for a pattern that matches nothing in `model`.
+// The options with one group per parameter of `parameters`. Each has the values that patterns and
+// layers give the parameter in `model`. With `own_layers`, layers are counted among `parameters`
+// only. ConfigError for a pattern that matches nothing in `model`.
 OptimizerOptions resolved(const OptimizerOptions& options,
                           const std::vector<NamedParameter>& parameters,
                           const std::vector<NamedParameter>& model, bool own_layers = false);

@@ -64,7 +64,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& asked,
   const auto make = makers().find(kind);
   if (make != makers().end()) return make->second(options, parameters);
   Keys kinds = names_of(optimizer_kinds());
-  // The default first: of two names that are equally near it is meant.
+  // Puts the default first: if two names are equally near, it is suggested.
   std::rotate(kinds.begin(), std::find(kinds.begin(), kinds.end(), OptimizerOptions().kind),
               kinds.end());
   const std::string near = nearest(kind, kinds);

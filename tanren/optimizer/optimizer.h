@@ -19,10 +19,10 @@ namespace tanren {
 struct NamedParameter {
   std::string name;
   at::Tensor tensor;
-  // Set for a slice only, whose `tensor` is a 1-dim view of some elements and whose `name` is its
-  // own: the parameter it belongs to, and the slice's first element in memory order. Rules by name,
-  // layer, dimensions and size apply to the whole parameter. Optimizers that update element by
-  // element take slices.
+  // Set only for a slice, whose `tensor` is a 1-dim view of some elements of a parameter, and which
+  // has its own `name`: the parameter's name and tensor, and the slice's first element in memory
+  // order. Rules by name, layer, dimensions and size apply to the whole parameter. Optimizers that
+  // update element by element take slices.
   std::string whole_name = {};
   at::Tensor whole = {};
   int64_t begin = 0;

@@ -19,14 +19,14 @@ struct PlotAxis {
   double low = 0, high = 1;  // its ends, low < high; both above 0 if it is logarithmic
   bool is_log = false;
 
-  // 0 at the low end, 1 at the high end. Of a logarithmic axis, `value` must be above 0.
+  // 0 at the low end, 1 at the high end. On a logarithmic axis `value` must be above 0.
   double share(double value) const;
   // At most ten, in rising order, between the ends.
   std::vector<PlotTick> ticks() const;
 };
 
-// From `low` to `high`, which must be finite and, if it is logarithmic, above 0, with `room` of its
-// length more at each end. Equal ends are moved apart.
+// The axis from `low` to `high`, extended at each end by the share `room` of its length. Both must
+// be finite and, on a logarithmic axis, above 0. Equal ends are moved apart.
 PlotAxis axis_over(double low, double high, bool is_log = false, double room = 0.04);
 
 }  // namespace tanren

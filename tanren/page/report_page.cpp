@@ -25,8 +25,7 @@ tr, svg, li { break-inside: avoid; }
 @media print { body { margin: 0; max-width: none; } #tip { display: none !important; } }
 )css";
 
-// Finds the owner under the pointer from the numbers of the plot; without it the page is as
-// readable.
+// Shows the owner under the pointer, from the numbers of the plot. The page is readable without it.
 constexpr std::string_view kScript = R"js(
 (function () {
   var plot = document.getElementById('memory-plot'), tip = document.getElementById('tip');

@@ -11,10 +11,11 @@ namespace tanren {
 std::string escaped(std::string_view text);
 // From the doctype to the opened body; `title` is escaped here.
 std::string page_head(std::string_view title);
-// JSON that a script of the page reads: an element of that id, which no text in `json` ends.
+// An element with this id and JSON that a script of the page reads. No text in `json` can close the
+// element.
 std::string json_element(std::string_view id, std::string_view json);
-// `script` runs at the end of the page, which is as readable without it. It must not contain
-// "</script".
+// The end of the page, with `script` in it. The page must be readable without the script. `script`
+// must not contain "</script".
 std::string page_end(std::string_view script = {});
 
 }  // namespace tanren

@@ -24,7 +24,7 @@ std::string cell(const char* tag, const std::string& text, bool number) {
   return fmt::format("<{}{}{}</{}>", tag, number ? " class=\"n\">" : ">", escaped(text), tag);
 }
 
-// A drawing as long as `share` of a bar's full length.
+// A bar of `share` of the full length.
 std::string bar_cell(double share) {
   return fmt::format(
       "<td><svg viewBox=\"0 0 100 9\" style=\"width:100px;margin:0\"><rect width=\"{:.1f}\" "

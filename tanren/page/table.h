@@ -11,9 +11,9 @@ struct Table {
   std::vector<std::string> head;
   std::vector<std::vector<std::string>> rows;  // each as long as the head
   size_t texts = 1;                            // number of leading columns with words, not numbers
-  std::string note;                            // below; may be empty
+  std::string note;                            // below the rows; may be empty
   bool remarks = false;                        // the last column holds words too
-  std::vector<double> bars;  // empty, or of each row, 0 to 1: drawn after its last cell, on a page
+  std::vector<double> bars;  // one per row, 0 to 1, drawn after its last cell on a page; or empty
 };
 
 // The title in capitals, the head and rows in aligned columns, and the note.

@@ -34,8 +34,9 @@ FlatLayout lay_out(const std::vector<at::Tensor>& parameters, const LayoutOption
   layout.places.resize(parameters.size());
   auto& buckets = layout.buckets;
   std::vector<int64_t> filled;  // bytes of each bucket
-  // The bucket that a parameter may join: the last one; of shared ones, in whose layout the
-  // parameters lie, too, the last with parameters of its dtype.
+  // The number, from 1 on, of the bucket that a parameter may join; 0: none. This is the last
+  // bucket. If ranks share the state, the parameters lie in the same layout, so it is the last
+  // bucket whose parameters have the same dtype.
   const auto candidate = [&](const at::Tensor& parameter) {
     size_t index = buckets.size();
     while (index > 0 && options.parts > 1 &&

@@ -1,10 +1,9 @@
 // FlatLayout: how parameters, their gradients and the ranks' parts of them lie in flat memory.
 // Buckets are runs of whole parameters with gradients of one dtype, cut from the last parameter to
 // the first, which is about the order in which backward completes gradients. If ranks share the
-// state, the parameters of a bucket have one dtype, too, and it is padded so that it divides into
-// one equal part per rank. Invariant: the same parameters
-// and options give the same layout on every rank. A plain value; used by Gradients, Reducer and
-// ShardedParameters.
+// state, the parameters of a bucket also have one dtype, and the bucket is padded so that it
+// divides into one equal part per rank. Invariant: the same parameters and options give the same
+// layout on every rank. A plain value; used by Gradients, Reducer and ShardedParameters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,11 +17,11 @@ struct LayoutOptions {
   int64_t first_bucket_bytes = int64_t{1} << 20;  // small, so that the wire is busy early
   int64_t bucket_bytes = int64_t{25} << 20;
   int64_t parts = 1;  // one per rank that owns a part
-  // In elements. In a bucket each part begins at a multiple of it, and so does each parameter of
-  // 16 units or more.
+  // In elements. Each part of a bucket begins at a multiple of `unit`, and so does each parameter
+  // of 16 units or more.
   int64_t unit = 1;
-  // Indices of parameters that have a bucket of their own, so that ranks which hold other
-  // parameters beside them share theirs in the same parts.
+  // Indices of parameters that each have a separate bucket. Ranks that hold different other
+  // parameters then still divide these into the same parts.
   std::vector<size_t> alone = {};
 
   bool is_alone(size_t parameter) const;

@@ -18,7 +18,7 @@ namespace tanren {
 
 namespace {
 
-// A gradient that was made anew may be sparse (an embedding's).
+// A gradient that backward has newly created may be sparse (an embedding's).
 void put_into(at::Tensor view, const at::Tensor& gradient) {
   if (gradient.layout() == at::kStrided) {
     view.copy_(gradient);
@@ -82,8 +82,9 @@ struct Gradients::Buckets {
 struct Gradients::Views {
   std::vector<at::Tensor> all;
 
-  // Puts the view back and copies a gradient that was made in its place after it was set to none;
-  // the sum begins again, as in torch. False if .grad is none: then the view is 0.
+  // Puts the view back. If backward created a gradient after .grad was set to none, the view gets
+  // its values: the sum starts again, as in torch. Returns false if .grad is none; the view is then
+  // 0.
   bool take_in(const at::Tensor& parameter, size_t index) const {
     at::Tensor& gradient = parameter.mutable_grad();
     const at::Tensor& view = all[index];
@@ -124,7 +125,7 @@ class Gradients::Hook final : public torch::autograd::PostAccumulateGradHook {
 
 namespace {
 
-// That of the parameter, unless it has another for its gradient (set_grad_dtype).
+// The parameter's dtype, unless another one is set for its gradient (set_grad_dtype).
 at::ScalarType gradient_dtype(const at::Tensor& parameter) {
   return parameter.grad_dtype().value_or(parameter.scalar_type());
 }
@@ -319,7 +320,7 @@ at::Tensor Gradients::whole(size_t index) {
 
 int64_t Gradients::first_non_finite() const {
   reattach();
-  // Memory may be short: no mask of the gradient's size is made.
+  // Makes no mask of the gradient's size, because memory may be short.
   const auto bad = [](const at::Tensor& values) { return !std::isfinite(exact_norm({values})); };
   if (sharding_.on()) {
     for (const Slice& slice : slices_) {

@@ -2,11 +2,11 @@
 // with the parameter's own sizes and strides, into one flat buffer per dtype: zeroing, unscaling,
 // measuring and reducing are one operation each, and backward never allocates. If ranks share the
 // state (Sharding), each bucket has its own buffer, and this rank owns one part of each, which it
-// measures, clips and updates. Transient buckets exist from the first gradient of a window until
-// they are released; then only the parts are kept. A hook on each parameter records whether
-// backward reached it, so that the optimizer skips a parameter without gradient, as in torch,
-// although its buffer exists. A .grad that was replaced (Module::zero_grad sets it to none) is put
-// back into its place, with its value at that time.
+// measures, clips and updates. A transient bucket exists from its first gradient of a window until
+// it is released; then only the parts are kept. A hook on each parameter records whether backward
+// reached it, so that the optimizer skips a parameter without gradient, as in torch, although its
+// buffer exists. A .grad that was replaced (Module::zero_grad sets it to none) is put back into its
+// place, with its value at that time.
 #pragma once
 
 #include "tanren/parallel/flat_layout.h"
@@ -40,8 +40,8 @@ class Gradients {
 
   // Before a window: zeroes in place and forgets which gradients have fired.
   void zero();
-  // Makes every .grad its view again; one that was set to none becomes 0, as its caller wants it.
-  // Code that reads gradients must call this first.
+  // Makes every .grad its view again. One that was set to none becomes 0, which is what the code
+  // that set it expects. Code that reads gradients must call this first.
   void reattach() const;
   // Before a microstep of the window: forgets which gradients fired in the microstep before.
   void begin_microstep();
@@ -58,8 +58,8 @@ class Gradients {
   void note_sent() { is_sent_ = true; }
   // Whether the parameter's gradient of this microstep is complete.
   bool fired_in_microstep(const at::Tensor& parameter) const;
-  // One flat tensor per dtype; together exactly the gradients, without gaps. Shared gradients: one
-  // per bucket, with zeros as padding, without the transient ones.
+  // One flat tensor per dtype; together exactly the gradients, without gaps. If ranks share the
+  // gradients: one per bucket that is not transient, with zeros as padding.
   const std::vector<at::Tensor>& flat() const {
     reattach();
     return flat_;
@@ -76,7 +76,7 @@ class Gradients {
   // Sets what active() returns until zero(): which gradients some rank has reached.
   void set_active(const std::vector<uint8_t>& flags);
   // Sets `told`, which is called with a parameter's index each time backward has added to its
-  // gradient, on the thread that did; empty: no calls. An exception from it ends that backward.
+  // gradient, on backward's thread. Empty: no calls. An exception from it ends that backward.
   void on_fired(std::function<void(size_t)> told);
   // The place of parameter `index`'s gradient: elements [offset, offset + numel) of flat()[buffer].
   struct Place {
@@ -85,14 +85,15 @@ class Gradients {
   };
   Place place(size_t index) const;
   // The whole gradient of parameter `index`, 1-dim, in the order of the parameter's memory. A
-  // transient bucket that no gradient has reached is made, with zeros. Not after release().
+  // transient bucket that no gradient has reached is made, with zeros. Do not call it after
+  // release().
   at::Tensor whole(size_t index);
-  // Index of the first parameter whose gradient is not finite, or -1; of shared gradients only this
-  // rank's parts are checked. Reads the device.
+  // Index of the first parameter whose gradient is not finite, or -1. If ranks share the gradients,
+  // it checks only this rank's parts. Reads the device.
   int64_t first_non_finite() const;
 
   const Sharding& sharding() const { return sharding_; }
-  // The functions below are for shared gradients alone.
+  // The functions below are only for gradients that ranks share.
   const FlatLayout& layout() const { return layout_; }
   const std::vector<Slice>& slices() const { return slices_; }
   // The gradient of a slice: a view of owned(), always of the same memory.
@@ -111,8 +112,8 @@ class Gradients {
   class Hook;
   void make_flat();
   void make_buckets();
-  // A version of each flat tensor or transient bucket (-1: not allocated), which each write to it
-  // raises.
+  // The version counter of each flat tensor or transient bucket; -1: not allocated. Each write
+  // raises it.
   std::vector<int64_t> versions() const;
 
   std::vector<at::Tensor> parameters_;

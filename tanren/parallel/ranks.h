@@ -42,7 +42,7 @@ class RankAxis {
 // A tensor that several stages of a replica hold.
 struct TiedTensor {
   std::string name;
-  std::vector<int64_t> stages;  // that hold it, rising; the first owns it
+  std::vector<int64_t> stages;  // those that hold it, rising; the first owns it
   at::Tensor tensor;            // undefined on other stages
 };
 
@@ -73,7 +73,7 @@ class Ranks {
   // parallel.buffers is "synchronised" and there are other replicas.
   const std::shared_ptr<const GatherRows>& across_ranks() const { return across_ranks_; }
 
-  // Over the world.
+  // Over all ranks.
 
   // All names that some rank has: rank 0's first, in its order, then the additional names of the
   // others.
@@ -81,24 +81,24 @@ class Ranks {
   // ConfigError naming the first fact that differs, the ranks and both values.
   void check_alike(const Facts& mine) const;
 
-  // Over the replicas of this stage, which hold the same.
+  // Over the replicas of this stage, which hold the same tensors.
 
   // Every tensor becomes that of replica `replica`, bitwise. Shapes and dtypes must be the same on
   // each.
   void take_from(const std::vector<at::Tensor>& tensors, int64_t replica) const;
-  // Every tensor, floating, becomes the weighted mean over replicas, with weights[r] for replica r:
-  // the same on each, computed in double. A replica of weight 0 does not count, whatever its values
-  // are.
+  // Every tensor, which must be floating, becomes its weighted mean over the replicas, with
+  // weights[r] for replica r. It is computed in double and is the same on each. A replica of weight
+  // 0 does not count, whatever its values are.
   void take_mean(const std::vector<at::Tensor>& tensors, const std::vector<double>& weights) const;
-  // CommError naming the first tensor that is not bitwise the first replica's, and the ranks in the
-  // world; `when`: "at step 100".
+  // CommError that names the first tensor that is not bitwise equal to the first replica's, and the
+  // ranks in the world. `when`: "at step 100".
   void check_equal(const TensorMap& tensors, const std::string& when) const;
 
   // Over the stages of this replica, each of which gives the same tensors in the same order.
 
   // Every tensor becomes that of the stage that owns it, bitwise.
   void take_from_owners(const std::vector<TiedTensor>& tied) const;
-  // CommError naming the first tensor that is not bitwise its owner's, as check_equal does.
+  // CommError, as of check_equal, for the first tensor that is not bitwise equal to its owner's.
   void check_tied(const std::vector<TiedTensor>& tied, const std::string& when) const;
 
  private:

@@ -13,7 +13,7 @@ namespace tanren {
 
 namespace {
 
-// Transient buckets that are under way at a time, while others are being filled.
+// How many earlier transient buckets may still be under way when the next one is sent.
 constexpr size_t kInFlight = 2;
 
 }  // namespace

@@ -1,12 +1,13 @@
 // Reducer: sums gradients over ranks while backward still computes others. Buckets are ranges of
-// the flat gradient buffers, from the last parameter to the first, which is about the order in
-// which backward completes them: nothing is copied. From the second window on they are sent in the
-// order in which rank 0's backward completed them in the first. If ranks share the gradients
-// (Sharding), each receives only the sum of its part, and a transient bucket is freed as soon as it
-// has been sent: backward then waits for the bucket before the last. Invariant: every rank starts
-// every bucket of the objectives in turn once a window, in the same order, whichever gradients its
-// own backward reached; with one rank it does nothing. One per phase, on the step's thread; the
-// hooks run on backward's thread. Called by accumulate and by custom loops.
+// the flat gradient buffers, so nothing is copied. They go from the last parameter to the first,
+// which is about the order in which backward completes them. From the second window on, they are
+// sent in the order in which rank 0's backward completed them in the first window. If ranks share
+// the gradients (Sharding), each rank receives only the sum of its part. A transient bucket is
+// freed when its sum has arrived; before it sends the next one, backward waits until at most two
+// are under way. Invariant: every rank starts every bucket of the objectives that are due once a
+// window, in the same order, whichever gradients its own backward reached. With one rank it does
+// nothing. One per phase, on the step's thread; the hooks run on backward's thread. Called by
+// accumulate and by custom loops.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -26,8 +27,8 @@ struct ReducerOptions {
   int64_t bucket_bytes = int64_t{25} << 20;
   bool overlap = true;  // false: all buckets are sent in finish()
   // The dtype of fp32 gradients on the wire; unset: fp32. Each rank's gradients are rounded to it,
-  // and so is the sum. fp16: they are divided by the number of ranks first, so that a sum overflows
-  // no sooner.
+  // and so is the sum. With fp16 they are first divided by the number of ranks, so that the sum
+  // does not overflow earlier.
   std::optional<at::ScalarType> wire = std::nullopt;
 };
 
@@ -43,12 +44,12 @@ class Reducer {
 
   // Before a window: marks all buckets as not sent. Before the second window, with overlap, it also
   // agrees on the order of the buckets: one small broadcast. `in_turn` has a flag for each
-  // objective: 0: none of its buckets is sent in this window; empty: all are. CommError.
+  // objective: with 0, none of its buckets is sent in this window. Empty: all are sent. CommError.
   void begin(const std::vector<uint8_t>& in_turn = {});
   // After the window's last backward: starts the buckets that were not sent yet, and waits for all.
-  // Gradients that were set to none and not computed again are 0. Then every gradient is the sum
-  // over ranks, bitwise the same on each; of shared gradients, those that this rank owns.
-  // CommError.
+  // Gradients that were set to none and not computed again are 0. Afterwards every gradient is the
+  // sum over ranks, bitwise the same on each. If ranks share the gradients, this holds for the
+  // parts that this rank owns. CommError.
   void finish();
 
   int64_t num_buckets() const { return static_cast<int64_t>(buckets_.size()); }
@@ -62,7 +63,7 @@ class Reducer {
   struct Bucket {
     size_t objective = 0;
     size_t index = 0;     // in its layout
-    bool shared = false;  // over ranks: each gets the sum of its part alone
+    bool shared = false;  // over ranks: each gets only the sum of its part
     at::Tensor range = {};
     at::Tensor wire = {};  // its rounded copy, if it has one
     int64_t members = 0;
@@ -81,13 +82,13 @@ class Reducer {
   Communicator& communicator_;
   std::vector<Bucket> buckets_;
   std::vector<std::vector<size_t>> bucket_of_;  // by objective and parameter
-  std::vector<std::vector<uint8_t>> complete_;  // the same, in this window
-  std::vector<size_t> order_;                   // in which buckets are sent
-  std::vector<size_t> observed_;                // in which the first window completed them
+  std::vector<std::vector<uint8_t>> complete_;  // the same: complete in this window
+  std::vector<size_t> order_;                   // the order in which buckets are sent
+  std::vector<size_t> observed_;                // the order of completion in the first window
   bool is_first_window_ = true;
   bool has_agreed_ = false;
   std::vector<uint8_t> in_turn_;           // by objective; empty: all
-  std::vector<Communicator::Work> works_;  // null: of a bucket that is not sent
+  std::vector<Communicator::Work> works_;  // null for a bucket that is not sent
   size_t next_ = 0;                        // place in order_ of the bucket to send next
   size_t landed_ = 0;                      // place in order_ of the first that has not arrived
   int64_t overlapped_ = 0;

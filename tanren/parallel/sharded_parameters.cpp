@@ -36,8 +36,9 @@ ShardedParameters::ShardedParameters(const Gradients& gradients) {
   }
 }
 
-// Gathers that are under way write into the buffers. After one that failed the others are not
-// waited for; the failure is reported where the numbers are needed.
+// Waits for the gathers that are under way, because they write into the buffers. If one fails, it
+// does not wait for the others and throws nothing: the failure is reported where the numbers are
+// needed.
 ShardedParameters::~ShardedParameters() {
   try {
     wait();
@@ -64,7 +65,7 @@ void ShardedParameters::wait_for(const c10::StorageImpl* memory) {
   for (size_t i = works_.size(); i-- > 0;) {
     if (!works_[i] || whole_[i].storage().unsafeGetStorageImpl() != memory) continue;
     works_[i]->wait();
-    if (whole_[i].is_cpu()) works_[i] = nullptr;  // elsewhere the current stream alone waits
+    if (whole_[i].is_cpu()) works_[i] = nullptr;  // on a device only the current stream waits
   }
 }
 

@@ -1,8 +1,8 @@
-// ShardedParameters: parameters whose updates are shared out over ranks. They become views of one
-// buffer per bucket, laid out as their gradients. This rank updates its part of each; one gather
-// per bucket then brings the others' parts, while the host continues. Invariant: between
-// start_gather() and wait() only operators under a WaitOnUse read or write the parameters. One per
-// objective, on the step's thread.
+// ShardedParameters: parameters whose updates are distributed over ranks. They become views of one
+// buffer per bucket, laid out as their gradients. This rank updates its part of each buffer. One
+// gather per bucket then brings the other ranks' parts, while the host continues. Invariant:
+// between start_gather() and wait() only operators under a WaitOnUse read or write the parameters.
+// One per objective, on the step's thread.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -30,14 +30,14 @@ class ShardedParameters {
   // The slices that this rank updates: 1-dim views of the parameters, whose .grad are the owned
   // gradients; one for each of Gradients::slices().
   const std::vector<at::Tensor>& owned() const { return owned_; }
-  // After an update: sends every part to all ranks, the first parameters' first, as a forward needs
-  // them.
+  // After an update: sends every part to all ranks. The first parameters go first, because a
+  // forward needs them first.
   void start_gather(Communicator& communicator);
   // Waits until the parameters are whole again. CommError.
   void wait();
   // Waits for the bucket with this memory, if it is one of these and under way. Its parameters may
-  // then be used; on an accelerator by the current stream alone, by other streams after wait().
-  // CommError.
+  // then be used. On an accelerator only the current stream may use them; other streams may after
+  // wait(). CommError.
   void wait_for(const c10::StorageImpl* memory);
   // How many buckets are under way.
   int64_t num_gathering() const;
@@ -61,8 +61,8 @@ class WaitOnUse {
   WaitOnUse(const WaitOnUse&) = delete;
   WaitOnUse& operator=(const WaitOnUse&) = delete;
 
-  // Waits until all are whole. Throws what a wait threw in an operator, which may not throw it:
-  // CommError.
+  // Waits until all parameters are whole. CommError, also for a wait that failed inside an
+  // operator: libtorch ignores an exception that is thrown there.
   void finish();
 
  private:

@@ -65,7 +65,7 @@ void plan_average(const Request& request, Plan& plan) {
       {"average", asked.kind, request.source("average.kind"), why(request, average)});
 
   const bool coupled = request.profile.couples_samples;
-  // A compiled graph and a script cannot be told to measure anew.
+  // The batch norms of a compiled graph or a script cannot be switched to measuring again.
   const bool is_script = request.config.model.kind == "torchscript";
   const bool may_estimate = coupled && !request.profile.graph && !is_script;
   if (is_script && asked.buffers == "estimate") {

@@ -8,7 +8,7 @@ namespace tanren {
 
 namespace {
 
-// "30 = 1 rank × 30"; "30 over 4 ranks, 7 or 8 each". `rank`: who has a share.
+// "30 = 1 rank × 30"; "30 over 4 ranks, 7 or 8 each". `rank`: the word for who has a share.
 std::string shares(const BatchPlan& batch, const std::string& rank) {
   const int64_t ranks = batch.world_size, least = batch.global_batch / ranks;
   const std::string all = to_text(batch.global_batch);
@@ -42,13 +42,13 @@ constexpr int64_t kMicrobatchesPerStage = 4;
 // The microbatch if the config leaves it open.
 int64_t open_microbatch(const Request& request, const Plan& plan) {
   const int64_t per_rank = plan.batch.per_rank, stages = plan.parallel.pipeline;
-  // Batch norm would see other samples at once.
+  // A smaller microbatch would change which samples batch norm sees together.
   if (stages == 1 || request.profile.couples_samples) return per_rank;
   const int64_t wanted = std::min(kMicrobatchesPerStage * stages, per_rank);
   return (per_rank + wanted - 1) / wanted;
 }
 
-// What the split means for stages; empty: nothing, or there are none.
+// A clause on what the split means for stages; empty if it means nothing or there are no stages.
 std::string of_stages(const Request& request, const Plan& plan, bool asked) {
   const int64_t stages = plan.parallel.pipeline;
   if (stages == 1) return "";

@@ -3,8 +3,8 @@
 
 namespace tanren {
 
-// What data.split gives to evaluation was counted where the data were opened. data.workers counts
-// the loader threads of a machine; its ranks share its cores.
+// The code that opened the data has counted the samples that data.split gives to evaluation.
+// data.workers is the number of loader threads of a machine, whose ranks share its cores.
 void plan_data(const Request& request, Plan& plan) {
   if (!request.profile.split.empty()) {
     plan.lines.push_back(

@@ -24,8 +24,8 @@ int64_t index_of_rank(const RunConfig& config, const Machine& machine) {
   return machine.local_rank % std::max<int64_t>(machine.accelerators.count(), 1);
 }
 
-// What torch gives cuBLAS for each thread and stream: more on Hopper and datacentre Blackwell, and
-// the setting that determinism takes is as much.
+// The workspace in bytes that torch gives cuBLAS for each thread and stream. It is larger on Hopper
+// and datacentre Blackwell, and the setting for determinism is as large.
 int64_t workspace_of(const Accelerators& there, int64_t index, bool deterministic) {
   if (there.kind != "cuda") return 0;
   const bool is_known = index < std::ssize(there.capabilities);

@@ -56,7 +56,7 @@ void plan_metrics(const Request& request, Plan& plan) {
                         dropped + ", the default, " + misfit(dropped, request.profile)});
 }
 
-// Pictures are shown of tasks that picture metrics fit.
+// Only tasks that picture metrics fit show pictures.
 void check_pictures(const Request& request) {
   const int64_t every = request.config.metrics.images_every;
   if (every == 0 || matches_any(request.profile.metrics, picture_metrics().front())) return;

@@ -27,7 +27,7 @@ struct Size {
 
 using Names = std::vector<std::string>;  // of one tensor
 
-// By the first of them.
+// The names of each tensor, by its first name.
 std::map<std::string, Names> names_of_tensors(const ModelProfile& profile) {
   std::map<std::string, Names> all;
   for (const auto& parameter : profile.parameters) {

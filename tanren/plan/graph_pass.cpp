@@ -47,7 +47,8 @@ void check_graph_device(const GraphFacts& graph, const Plan& plan) {
       fmt::format("set run.device = \"{}\", or export it for the other", graph.device));
 }
 
-// What a graph computes for a frozen module stays as it was exported: its batch norms would move.
+// A graph that was exported in training mode also computes a frozen module in this mode: its batch
+// norms would change their statistics and its dropout would draw.
 void check_graph_freezing(const Request& request, const GraphFacts& graph) {
   if (!graph.draws.empty() && !request.profile.still.empty()) {
     refuse_for_graph(fmt::format("model.freeze holds all of {}, whose dropout would go on to draw",
@@ -75,8 +76,8 @@ void check_graph_freezing(const Request& request, const GraphFacts& graph) {
   }
 }
 
-// Where a term has weight 0, other models give what hangs on it alone no gradient; a graph gives it
-// zeros, by which an optimizer would still decay it.
+// If a term has weight 0, other models give no gradient to parameters that only this term depends
+// on. A graph gives them zeros, with which an optimizer would still decay them.
 void check_graph_weights(const Plan& plan, const ModelProfile& profile) {
   for (size_t i = 0; i < profile.objectives.size(); ++i) {
     const ObjectiveFacts& facts = profile.objectives[i];

@@ -38,7 +38,7 @@ void plan_allocator(const Request& request, Plan& plan) {
        automatic || sanitized ? Source::planned : request.source("memory.allocator"), reason});
 }
 
-// The memory of the device that has least of those in use; 0: its driver does not say.
+// The smallest memory of the devices in use; 0 if a driver does not report it.
 int64_t smallest_device(const Request& request, const Plan& plan) {
   const auto& known = request.machine.accelerators.bytes;
   std::vector<int64_t> used = plan.parallel.devices;

@@ -10,7 +10,7 @@
 namespace tanren {
 namespace {
 
-// A critic of 220 parameters and a generator of 1000, which is in turn at every fifth batch.
+// A critic of 220 parameters and a generator of 1000, which is updated at every fifth batch.
 struct Gan {
   RunConfig config;
   Machine machine;

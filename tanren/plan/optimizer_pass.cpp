@@ -94,7 +94,7 @@ void check_groups(const Request& request, const Plan& plan, size_t index) {
 
 std::string rounded(double value) { return to_text(std::round(value * 100) / 100); }
 
-// Tells the factors of the first objective, and of others that have their own.
+// Reports the factors of the first objective, and of others that have their own.
 void plan_layer_decay(const Request& request, size_t index, Plan& plan) {
   const ObjectivePlan& objective = plan.objectives[index];
   const auto& o = objective.optimizer;
@@ -165,7 +165,7 @@ std::string state_text(const Request& request, const Plan& plan, size_t objectiv
   return text;
 }
 
-// The one line of an objective after the first.
+// Writes the only line of an objective after the first.
 void tell_objective(const Request& request, size_t index, Plan& plan) {
   const ObjectivePlan& objective = plan.objectives[index];
   const std::string key = "objectives." + objective.name;

@@ -1,5 +1,5 @@
-// The planning passes; make_plan has their order. Each reads the request and the parts filled
-// before it, and fills its own.
+// The planning passes. make_plan calls them in their order. Each reads the request and the parts
+// filled before it, and fills its own.
 #pragma once
 
 #include "tanren/plan/plan.h"
@@ -43,20 +43,21 @@ void plan_objectives(const Request& request, Plan& plan);
 std::vector<const ParameterFacts*> parameters_of(const Request& request, size_t objective);
 // Which parameters are frozen, and until which step; after plan_length.
 void plan_freeze(const Request& request, Plan& plan);
-// The line about a model that is one compiled graph; after plan_freeze. ConfigError for what such a
-// graph cannot obey.
+// The line about a model that is one compiled graph; after plan_freeze. ConfigError for a setting
+// that the graph does not support.
 void plan_graph(const Request& request, Plan& plan);
 void plan_precision(const Request& request, Plan& plan);
-// Bytes of a weight, and of its gradient; after plan_precision. Batch norms may keep 4.
+// Bytes of an element of a weight, and of its gradient; after plan_precision. Batch norms may keep
+// 4.
 int64_t weight_size(const PrecisionPlan& precision);
 int64_t gradient_size(const PrecisionPlan& precision);
 bool has_convolutions(const ModelProfile& profile);  // of images
 // How images and the weights of convolutions lie in memory; after plan_precision. ConfigError if
 // the model has no convolutions and channels_last is asked for.
 void plan_memory_format(const Request& request, Plan& plan);
-// The stages of the model, and how their window goes; after plan_memory and plan_average.
+// The stages of the model, and the schedule of their window; after plan_memory and plan_average.
 // ConfigError for a cut that the model does not have, and for several objectives. Without the
-// model's blocks nothing is decided.
+// model's blocks it decides nothing.
 void plan_pipeline(const Request& request, Plan& plan);
 // Drops a default metric that does not fit the task; ConfigError for one that was asked for.
 void plan_evaluation(const Request& request, Plan& plan);

@@ -83,7 +83,7 @@ class CutSearch {
         });
       }
     }
-    // A cut that is ruled out may leave only dearer ones.
+    // If a cut is ruled out, only cuts with a higher price may be left.
     for (double most = rest_[0][0]; most != kNever;) {
       PipelineCut cut;
       double dearer = kNever;
@@ -94,9 +94,9 @@ class CutSearch {
   }
 
  private:
-  // Adds the ends of the stages from `stage` on to `cut`, but of the last: those of the first cut,
-  // not ruled out, of at most this price. False: there is none, and `dearer` is lowered to the
-  // least price of those that cost more.
+  // Finds the first cut with a price of at most `most` that is not ruled out, and appends to `cut`
+  // the ends of its stages from `stage` on, without the last stage's. Returns false if there is
+  // none, and lowers `dearer` to the least price above `most`.
   bool find(size_t stage, size_t begin, double most, PipelineCut& cut, double& dearer) const {
     if (stage + 1 == num_stages_) {
       const auto& out = options_.ruled_out;
@@ -116,14 +116,14 @@ class CutSearch {
     return found;
   }
 
-  // Calls look(end, the largest price from this stage on) for each end of a stage that begins
-  // there, by rising end, until it returns false.
+  // Calls look(end, price) for each possible end of the stage that begins at `begin`, by rising
+  // end, until look returns false. `price` is the largest price of a stage from this one on.
   template <class F>
   void over_ends(size_t stage, size_t begin, F&& look) const {
     GrowingStage growing(model_, options_, stage, begin);
     for (size_t end = begin + 1; end <= num_blocks_; ++end) {
       const StageCost& cost = growing.add_block();
-      // More blocks need no less.
+      // A stage with more blocks needs at least as much.
       if ((limit_ > 0 && cost.bytes > limit_) || is_too_large(stage, begin, end)) return;
       const double rest = rest_[stage + 1][end];
       if (rest != kNever && !look(end, std::max(price_(cost), rest))) return;
@@ -143,7 +143,7 @@ class CutSearch {
   int64_t limit_;
   size_t num_stages_, num_blocks_;
   std::vector<bool> may_begin_;            // whether a later stage may begin there
-  std::vector<std::vector<double>> rest_;  // least largest price of the stages from one on
+  std::vector<std::vector<double>> rest_;  // [stage][begin]: least largest price from there on
 };
 
 std::vector<std::string> block_names(const ModelBlocks& model) {

@@ -23,23 +23,23 @@ struct BlockCost {
   double forward = 0;      // multiply-adds, or seconds, of one sample
   double backward = 0;     // in the same unit
   int64_t kept_bytes = 0;  // of one sample, from the forward to the backward, without its input
-  // Those of `kept_bytes` that code before the block keeps, which runs in all later stages, too.
+  // The part of `kept_bytes` that code before the block keeps. All later stages also run that code.
   int64_t kept_before = 0;
   int64_t output_bytes = 0;     // of one sample
-  std::string obstacle;         // why no cut after it is possible, as a clause; empty: one is
-  std::vector<size_t> weights;  // places in ModelBlocks::weights of those that it uses
-  // Those of `weights` that code before the block reads, which runs in all later stages, too.
+  std::string obstacle;         // why a cut after it is impossible, as a clause; empty: possible
+  std::vector<size_t> weights;  // weights that it uses: places in ModelBlocks::weights
+  // The part of `weights` that code before the block reads. All later stages also run that code.
   std::vector<size_t> weights_before = {};
-  std::vector<size_t> buffers = {};  // places in ModelBlocks::buffers of those that it reads
+  std::vector<size_t> buffers = {};  // buffers that it reads: places in ModelBlocks::buffers
 };
 
 struct ModelBlocks {
   std::vector<BlockCost> blocks;  // in the order of a forward
   std::vector<WeightCost> weights;
   std::vector<std::string> buffers = {};  // names
-  // Places in `buffers` of those that code outside of blocks reads.
+  // Buffers that code outside of blocks reads: places in `buffers`.
   std::vector<size_t> buffers_outside = {};
-  // Places in `buffers` of those that the forward changes.
+  // Buffers that the forward changes: places in `buffers`.
   std::vector<size_t> buffers_written = {};
 };
 
@@ -56,9 +56,9 @@ struct CutOptions {
   int64_t stages = 1;
   int64_t samples = 1;             // of a microbatch
   std::vector<int64_t> in_flight;  // per stage: microbatches held at most; empty: one in each
-  int64_t most_samples = 0;        // that a stage can hold at once, of a window; 0: no bound
+  int64_t most_samples = 0;        // of a window that a stage can hold at once; 0: no bound
   int64_t limit_bytes = 0;         // of each stage; 0: none
-  // Known not to fit: nor does the same stage with these blocks and more.
+  // Known not to fit. The same stage with these blocks and more does not fit either.
   std::vector<StageSpan> too_large = {};
   std::vector<PipelineCut> ruled_out = {};  // known to be impossible
 };
@@ -66,9 +66,9 @@ struct CutOptions {
 struct StageCost {
   size_t begin = 0, end = 0;         // blocks
   double forward = 0, backward = 0;  // of one sample, as the blocks'
-  // Its weights, each once, and their state; for each microbatch in flight the kept bytes and the
-  // input. A stage that uses a weight of another stage holds it too. What code before blocks of
-  // earlier stages uses and keeps counts as well, since a stage runs it again.
+  // Its weights, each counted once, and their state, and for each microbatch in flight the kept
+  // bytes and the input. A stage that uses a weight of another stage also holds it. Code before
+  // blocks of earlier stages adds its weights and kept bytes, because the stage runs it again.
   int64_t bytes = 0;
 
   double work() const { return forward + backward; }
@@ -82,15 +82,16 @@ std::vector<StageCost> stage_costs(const ModelBlocks& model, const PipelineCut& 
 std::string cut_obstacle(const ModelBlocks& model, size_t place);
 
 // The cut whose slowest stage has the least work, among those that are possible, not ruled out, and
-// whose stages all fit the limit and are not too large. Of several such cuts it is the one whose
-// first cut is earliest, then the second, and so on. No value: there is none.
+// whose stages all fit the limit and are not too large. Among equal cuts, it is the one whose first
+// cut is earliest, then the second, and so on. No value: there is none.
 std::optional<PipelineCut> cut_balanced(const ModelBlocks& model, const CutOptions& options);
-// The cut, not ruled out, whose largest stage has the fewest bytes, whatever the limit. Its largest
-// stage is the least limit under which the model can have so many stages. No value: it cannot.
+// Among the cuts that are not ruled out, the one whose largest stage has the fewest bytes. It
+// ignores the limit. The bytes of that stage are the least limit under which the model can have
+// this many stages. No value: the model cannot be cut like this.
 std::optional<PipelineCut> cut_smallest(const ModelBlocks& model, const CutOptions& options);
 
-// The problem with parallel.pipeline = `stages` and parallel.cut_at, or with the first name in it
-// that has one, as an error line; empty: none. `cut_at` names the first block of each later stage;
+// An error line about parallel.pipeline = `stages` and parallel.cut_at, or about the first wrong
+// name in cut_at. Empty: there is no problem. `cut_at` names the first block of each later stage;
 // empty: left to the plan.
 std::string check_cut(const ModelBlocks& model, int64_t stages,
                       const std::vector<std::string>& cut_at);

@@ -127,7 +127,7 @@ void plan_pipeline(const Request& request, Plan& plan) {
   if (!problem.empty()) throw ConfigError(problem);
   const CutOptions options = cut_options(plan);
   const std::string why = "the first block of each later stage";
-  // Whether the stages fit memory is for the forecast, which may cut elsewhere (fit_stages).
+  // The forecast checks whether the stages fit memory, and may cut elsewhere (fit_stages).
   const PipelineCut cut =
       asked.empty() ? cut_balanced(model, options).value() : cut_named(model, asked);
   for (const size_t place : cut) parallel.cut_at.push_back(model.blocks[place].name);

@@ -23,9 +23,9 @@ struct Accelerators {
   std::string kind = "cuda";   // as in names of devices
   std::vector<int64_t> bytes;  // memory of each, by index; 0: unknown
   bool bf16 = false;           // they compute bf16 in hardware
-  // Of each, by index: "NVIDIA H100 80GB HBM3"; fewer than there are devices if some are unknown.
+  // By index: "NVIDIA H100 80GB HBM3". Fewer than there are devices if some are unknown.
   std::vector<std::string> names = {};
-  // Of each, by index: the first number of CUDA's compute capability; 0 or missing: unknown.
+  // By index: the first number of CUDA's compute capability; 0 or missing: unknown.
   std::vector<int64_t> capabilities = {};
 
   int64_t count() const { return std::ssize(bytes); }
@@ -60,10 +60,10 @@ struct ParameterFacts {
   std::vector<int64_t> shape;
   bool trained = true;      // from the start on
   bool batch_norm = false;  // of a batch norm
-  // Of the scale of a layer's input (quantize.scheme): the weight with which it is frozen and
-  // unfrozen, unless a pattern matches the scale and not the weight. Else empty.
+  // Only for the scale of a layer's input (quantize.scheme): the weight with which it is frozen and
+  // unfrozen, unless a pattern matches the scale and not the weight. Empty for other parameters.
   std::string follows = {};
-  std::string first = {};  // if this is a second name of a tensor, its first one; else empty
+  std::string first = {};  // first name of the tensor if this is a second one; else empty
 };
 
 // One objective of the task.
@@ -71,9 +71,9 @@ struct ObjectiveFacts {
   std::string name = "loss";
   std::string phase = "train";
   int64_t every = 1;                    // as the task has it
-  std::vector<std::string> terms;       // that the task lists; empty: all of its phase's forward
+  std::vector<std::string> terms;       // listed by the task; empty: all of its phase's forward
   std::vector<double> weights;          // of these terms
-  std::vector<std::string> parameters;  // that it may change, trained and frozen ones
+  std::vector<std::string> parameters;  // those that it may change, trained and frozen
 };
 
 // Facts of the model and the data that planning needs.
@@ -90,7 +90,7 @@ struct ModelProfile {
   std::vector<std::string> class_names;    // of the data's classes, if they have names
   std::string initialised;                 // source of the initial weights, in words; empty: random
   std::vector<std::string> metrics;        // patterns of the evaluation metrics that fit the task
-  int64_t classes = 0;                     // that the model scores; 0: unknown, or none
+  int64_t classes = 0;                     // number that the model scores; 0: unknown, or none
   std::vector<ParameterFacts> parameters;  // in the model's order
   std::vector<std::string> still;          // modules that are frozen whole, only the outermost ones
   // In the task's order. Empty: one objective "loss" in one phase, with all parameters.
@@ -105,7 +105,7 @@ struct DevicePlan {
   int64_t threads = 1;         // of one rank
   bool deterministic = false;
   std::vector<std::string> names = {};  // of this machine's accelerators, by index
-  // Of the device, that its matrix products keep for each thread of the host that starts them.
+  // Device memory that matrix products keep for each host thread that starts them.
   int64_t workspace_bytes = 0;
 
   // The device, with its name if that is known: "cuda:1 (NVIDIA H100 80GB HBM3)".
@@ -116,7 +116,7 @@ struct MemoryPlan {
   bool own_allocator = false;     // CPU tensors: tanren's allocator, with counts and a limit
   bool cached_allocator = false;  // and it keeps the pages of large tensors
   int64_t limit_bytes = 0;        // for this process's tensors on its device; 0: none, or unknown
-  double limit_share = 0;         // that an accelerator's allocator is told; 0: nothing
+  double limit_share = 0;         // share of memory as an accelerator's limit; 0: no limit
   int64_t ranks_here = 1;         // ranks sharing this machine's memory; threads share the limit
   int64_t reserve_bytes = 0;      // part of the limit, for allocations that must succeed
   RecoveryMode recovery = RecoveryMode::off;  // evaluation: only during evaluation
@@ -133,14 +133,14 @@ struct ParallelPlan {
   int64_t local_rank = 0;
   int64_t local_ranks = 1;  // ranks on this machine
   Backend backend = Backend::single;
-  std::string launcher;          // that started this process; empty: none
+  std::string launcher;          // launcher of this process; empty: none
   std::string host;              // rendezvous: tcp://host:port or file:///path; empty: none
   int64_t replicas = 1;          // of the model, or of each stage, if ranks are threads
   std::vector<int64_t> devices;  // CUDA indices of the thread ranks, one each; empty: on the CPU
   int64_t pipeline = 1;          // stages; each has as many ranks
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::vector<std::string> cut_at;  // the first block of each later stage
-  double timeout_seconds = 600;     // that a rank waits for the others
+  double timeout_seconds = 600;     // how long a rank waits for the others
   int64_t bucket_bytes = int64_t{25} << 20;
   int64_t first_bucket_bytes = int64_t{1} << 20;
   bool overlap = true;
@@ -173,7 +173,7 @@ struct LengthPlan {
   int64_t total_steps = 0;  // applied updates of the run (epochs × steps_per_epoch if by epochs)
   std::optional<int64_t> steps;   // stop after this many applied steps
   std::optional<int64_t> epochs;  // or after this many epochs
-  double max_seconds = 0;         // that a start may take, its save included; 0: any time
+  double max_seconds = 0;         // limit for one start, its save included; 0: no limit
 };
 
 // Parameters that are trained from a step on, frozen until then.
@@ -190,23 +190,23 @@ struct FreezePlan {
 struct ObjectivePlan {
   std::string name = "loss";
   std::string phase = "train";
-  int64_t every = 1;                      // it is in turn at every `every`-th global batch
+  int64_t every = 1;                      // it is updated at every `every`-th global batch
   std::map<std::string, double> weights;  // of terms, in place of the task's
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
   ClipOptions clip;
   int64_t total_steps = 0;  // its own applied updates in the run, which drive its schedule
-  // The config gives it groups, or layers and their decay, that are not the run's. Those refer to
-  // its own parameters, the run's to all of the model.
+  // Whether the config gives it its own groups, or its own layers and their decay. Own ones refer
+  // to the objective's parameters, those of the run to the whole model's.
   bool has_own_groups = false, has_own_layers = false;
 };
 
 enum class Scaling { none, fixed, dynamic };
 
 struct PrecisionPlan {
-  Mode mode = Mode::fp32;  // that forward computes in
+  Mode mode = Mode::fp32;  // type that forward computes in
   std::string level;       // O0 to O3; empty: none was asked for
-  // Of weights, buffers and a batch's fields; fp64 where the mode is.
+  // Type of weights, buffers and a batch's fields; fp64 if the mode is fp64.
   Mode cast_model_type = Mode::fp32;
   bool patch_torch_functions = true;  // operators cast to the mode within forward, if it is 16 bits
   bool keep_batchnorm_fp32 = false;   // affine batch norms keep fp32 beside 16-bit weights
@@ -246,7 +246,7 @@ struct QuantizePlan {
   std::vector<std::string> keep;  // patterns of parameters that stay as they are
   int64_t samples = 0;            // of the training data, on which ranges and errors are measured
   RangeKind range = RangeKind::mse;
-  double tolerance = 0;  // that the metric may lose: points, or per cent of a loss
+  double tolerance = 0;  // what the metric may lose: points, or per cent of a loss
 };
 
 // The metric that ranks evaluations, and its direction.

@@ -9,8 +9,8 @@ namespace tanren {
 
 namespace {
 
-// A config with stages for processes is planned as if one process were launched for each, where no
-// launcher started any.
+// If no launcher started processes, a config with stages in processes is planned as if one process
+// were launched for each stage.
 Machine as_launched(Machine machine, const ParallelOptions& parallel) {
   const bool has_stages = parallel.pipeline > 1 && parallel.ranks == "processes";
   if (!has_stages || machine.world_size > 1) return machine;

@@ -8,7 +8,7 @@
 namespace tanren {
 
 // ConfigError if the config asks for something that this machine or this data cannot give. A config
-// with stages in processes is planned as launched, also where no launcher started any.
+// with stages in processes is planned as launched, even if no launcher started any.
 Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfile& profile);
 
 // The plan of rank `rank` of `plan`, a thread of this process: a copy with the rank and the device

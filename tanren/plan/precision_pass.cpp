@@ -109,7 +109,7 @@ std::string described(const PrecisionPlan& precision) {
                          : "gradients and optimizer in " + type + ", too");
 }
 
-// A level is kept to the letter or refused.
+// A level is applied exactly or refused. This refuses one for which there is no LSTM here.
 void check_recurrent(const Request& request, const PrecisionPlan& precision) {
   const bool has_kernel =
       precision.mode == Mode::fp32 || (precision.mode == Mode::bf16 && request.machine.cpu_bf16);

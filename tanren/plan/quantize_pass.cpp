@@ -30,7 +30,7 @@ const char* what_becomes_8_bit(QuantizeScheme scheme) {
   return "";
 }
 
-// What the patterns keep. ConfigError for one that keeps nothing.
+// Describes what the patterns keep. ConfigError for a pattern that keeps nothing.
 std::string kept_text(const std::vector<std::string>& keep, const ModelProfile& profile) {
   std::vector<std::string> names;
   for (const auto& parameter : profile.parameters) names.push_back(parameter.name);
@@ -47,7 +47,7 @@ std::string kept_text(const std::vector<std::string>& keep, const ModelProfile& 
                      to_text(profile.num_parameters));
 }
 
-// All training data where they have fewer samples than were asked for.
+// The samples to measure on: all training data if they have fewer than were asked for.
 int64_t samples_of(int64_t asked, int64_t available) {
   if (available < kFewestSamples) {
     throw ConfigError(
@@ -58,8 +58,8 @@ int64_t samples_of(int64_t asked, int64_t available) {
   return std::min(asked, available);
 }
 
-// Keys that only a scheme gives a meaning: a run would ignore them. tanren quantize, which measures
-// every scheme, takes them out before it plans.
+// Refuses keys that only have a meaning with a scheme, because a run would ignore them. tanren
+// quantize measures every scheme and removes these keys before it plans.
 void refuse_without_scheme(const QuantizeOptions& asked) {
   const QuantizeOptions unset;
   const std::pair<const char*, bool> changed[] = {

@@ -14,16 +14,16 @@ namespace tanren {
 // class.
 std::vector<int64_t> spread_over(int64_t size, int64_t most);
 
-// These samples in their order, `at_once` asked for at a time; no batch is empty. Errors as
-// collated.
+// The samples `numbers` in their order, requested `at_once` at a time. Empty batches are left out.
+// Errors as collated.
 std::vector<Collated> batches_of(const Dataset& dataset, const std::vector<int64_t>& numbers,
                                  int64_t at_once);
 
 // How many samples the batches have. InputError if they are fewer than kFewestSamples.
 int64_t checked_count(const std::vector<Collated>& batches);
 
-// One batch of `wanted` samples, the first of `numbers` that the dataset gives. InputError if it
-// gives fewer in one batch of all.
+// A batch of the first `wanted` samples of `numbers` that the dataset gives. InputError if it gives
+// fewer even when all are requested in one batch.
 Batch first_given(const Dataset& dataset, const std::vector<int64_t>& numbers, int64_t wanted);
 
 }  // namespace tanren

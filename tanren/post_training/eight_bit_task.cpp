@@ -13,7 +13,7 @@ namespace tanren {
 
 EightBitTask::EightBitTask(const Task& task, const QuantizedParameters& parameters) {
   const auto named = task.module->named_parameters();
-  std::vector<std::pair<at::Tensor, bool>> trained;  // quantized() forgets it
+  std::vector<std::pair<at::Tensor, bool>> trained;  // quantized() clears requires_grad
   for (const auto& item : named) {
     trained.emplace_back(item.value(), item.value().requires_grad());
   }
@@ -25,7 +25,8 @@ EightBitTask::EightBitTask(const Task& task, const QuantizedParameters& paramete
     });
     if (is_second_name) continue;
     swapped_.push_back({*own, own->detach(), {}});
-    // quantized() frees what it replaces, and makes it NaN for all who share it.
+    // The parameter gets a copy, because quantized() frees its numbers and makes them NaN for all
+    // tensors that share them.
     at::Tensor replaced = *own;
     replaced.set_data(own->detach().clone());
   }

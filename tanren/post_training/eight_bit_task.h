@@ -1,6 +1,6 @@
-// EightBitTask: a task with 8-bit weights beside the same task without: the module's own weights
-// are put aside and come back, so that several schemes can be measured on one module. Not
-// thread-safe; one Scope at a time. Called by what measures schemes.
+// EightBitTask: the 8-bit version of a task, on the same module. The module's own weights are put
+// aside and restored, so that several schemes can be measured on one module. Not thread-safe; one
+// Scope at a time. Called by the code that measures schemes.
 #pragma once
 
 #include "tanren/base/task.h"
@@ -15,14 +15,14 @@ namespace tanren {
 
 class EightBitTask {
  public:
-  // The module keeps its weights, and each whether it is trained. Errors as quantized()
+  // The module keeps its weights and their requires_grad. Errors as quantized()
   // (quantize/quantized_task.h).
   EightBitTask(const Task& task, const QuantizedParameters& parameters);
 
-  // The task that answers with the 8-bit weights; to be called within a Scope.
+  // The task with the 8-bit weights. Call it only within a Scope.
   const Task& task() const { return eight_bit_; }
 
-  // Within it the module has NaN in the place of its 8-bit parameters, as a file's has.
+  // Within it, the module's 8-bit parameters are NaN, as those of a model from a file.
   class Scope {
    public:
     explicit Scope(const EightBitTask& of) : of_(of) { of_.swap(/*to_8_bit=*/true); }

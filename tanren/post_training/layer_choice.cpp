@@ -43,7 +43,7 @@ void predict_in_parts(const Task& task, const Batch& batch, const See& see) {
   }
 }
 
-// Of a prediction in parts, those of the first part.
+// The outputs of a prediction; if it is in parts, those of the first part.
 at::Tensor first_outputs(const Task& task, const Batch& batch) {
   if (!task.predict_rows) return task.predict(batch).outputs.to(at::kDouble);
   const PredictionRows rows = task.predict_rows(batch);
@@ -60,7 +60,7 @@ std::optional<std::pair<double, double>> range_of(const std::optional<InputScale
   return std::pair(-input->zero_point * scale, (kLargestByte - input->zero_point) * scale);
 }
 
-// The bytes of a module's tensors, each memory once.
+// The bytes of a module's tensors, each tensor once.
 int64_t bytes_of(const torch::nn::Module& module) {
   std::set<const void*> seen;
   int64_t bytes = 0;

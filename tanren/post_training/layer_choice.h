@@ -1,7 +1,7 @@
 // PostTraining: from a task in fp32 to its 8-bit weights. Folds batch norms, finds the operators
 // that read each weight, calibrates, and puts layers back, worst first, where the metric of the
-// calibration samples is not within the tolerance. The data that judge a scheme in the end are
-// never looked at. Not thread-safe. Called by quantize_model.h and quantize_file.h.
+// calibration samples is not within the tolerance. It never reads the data on which the schemes are
+// evaluated in the end. Not thread-safe. Called by quantize_model.h and quantize_file.h.
 #pragma once
 
 #include "tanren/base/task.h"
@@ -33,7 +33,8 @@ struct SchemeWeights {
   int64_t layers_kept = 0;                  // put back for the tolerance
   std::vector<LayerResult> layers;          // parameters of two dims or more, in the model's order
 
-  // For the file. `asked`: range and samples.
+  // What the file records of the quantisation: the range from `asked`, and `samples`, the number of
+  // samples that calibrated.
   QuantizeNote note(const QuantizeOptions& asked, int64_t samples) const;
 };
 
@@ -50,17 +51,18 @@ class PostTraining {
   // Why the scheme makes nothing of this model; empty: it applies.
   std::string misfit(QuantizeScheme scheme) const;
 
-  // The module has its own weights when it returns. Errors as Calibration, which names the layer
-  // whose inputs are not finite, and quantized_parameters. Each layer is measured alone if
-  // `wants_errors` or if some have to go back. A metric that has no value puts nothing back.
+  // The module has its own weights again when this returns. Errors as Calibration, which names the
+  // layer whose inputs are not finite, and as quantized_parameters. Each layer's error is measured
+  // if `wants_errors` or if layers have to be put back. If the metric has no value, no layer is put
+  // back.
   SchemeWeights weights(QuantizeScheme scheme, bool wants_errors);
 
-  // The weights whose layers have read nothing but one number; empty before static was made.
+  // The weights whose layers have read only one number; empty before weights(static).
   const std::vector<std::string>& with_constant_input() const { return constant_; }
 
   const Task& task() const { return task_; }
   int64_t num_samples() const { return num_samples_; }
-  // Whether the samples have a metric, by which layers can go back.
+  // Whether the metric has a value over the samples, so that layers can be put back.
   bool has_metric() const { return fp32_.has_value(); }
 
  private:

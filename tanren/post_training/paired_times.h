@@ -1,5 +1,5 @@
-// Times of several ways to do the same, measured in turns: each block runs every way once, so that
-// what the machine does beside them falls on all alike. Called by quantize_file.h.
+// Measures the times of several ways to do the same work, in turns. Each block runs every way once,
+// so that other load on the machine affects all ways equally. Called by quantize_file.h.
 #pragma once
 
 #include "tanren/post_training/quantize_report.h"
@@ -10,7 +10,7 @@
 
 namespace tanren {
 
-// Does the work that often and returns the seconds that it took.
+// Does the work `repeats` times; returns the seconds that it took.
 using TimedBlock = std::function<double(int64_t repeats)>;
 
 struct WayTimes {

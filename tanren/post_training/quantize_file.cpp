@@ -46,13 +46,13 @@ struct MeasuredWay {
   SchemeResult result;
   const Parts* parts = nullptr;
   SchemeWeights made;                       // empty: its weights are the model's own
-  std::unique_ptr<EightBitTask> eight_bit;  // null likewise
+  std::unique_ptr<EightBitTask> eight_bit;  // null: the same
   ValueBySample by_sample;
   int64_t num_nan = 0;         // samples with a NaN among their outputs
   std::exception_ptr refused;  // the error that ended it
 };
 
-// Within it the state answers the way's way.
+// Within it, the state predicts with the weights of the way.
 class WayScope {
  public:
   WayScope(RunState& state, const MeasuredWay& way) : state_(state), own_(state.task) {
@@ -95,7 +95,7 @@ class Measurement {
   Measurement(QuantizeSubject& subject, QuantizeMetric metric)
       : subject_(subject), metric_(std::move(metric)) {}
 
-  // The metric over the data that judge; `fp32` is null for fp32 itself.
+  // Measures the metric on the evaluation data; `fp32` is null for fp32 itself.
   void evaluate(MeasuredWay& way, const MeasuredWay* fp32) {
     SampleValues by_sample(metric_);
     const auto see = [&](const Batch& samples, const Prediction& prediction) {
@@ -118,7 +118,8 @@ class Measurement {
         is_within(metric_, subject_.asked.tolerance, fp32->result.metric, result.metric);
   }
 
-  // The file's tensors, the times and the peak of each. The first is fp32.
+  // Measures the bytes of the file's tensors, the times and the peak memory of each way. The first
+  // way is fp32.
   void cost(const std::vector<MeasuredWay*>& ways, const Batch& samples) {
     const auto own = tensors_of(*subject_.state.task.module);
     for (MeasuredWay* way : ways) {
@@ -163,8 +164,8 @@ class Measurement {
     return seconds_since(begin);
   }
 
-  // The weights that the way needs, and what one prediction takes beside them. The other ways'
-  // weights, which are in memory, too, are not counted.
+  // The bytes of the way's weights, plus the peak of one prediction above what was allocated
+  // before. The weights of the other ways, which are in memory too, are not counted.
   int64_t peak_of(const MeasuredWay& way, const Batch& samples) const {
     restart_cpu_memory_peak();
     const int64_t before = cpu_memory_stats().live_bytes;
@@ -194,7 +195,7 @@ QuantizeReport begun_report(const QuantizeSubject& subject, const QuantizeMetric
   return report;
 }
 
-// Does a part of a scheme's work. Errors of the input are the scheme's own, and others go on.
+// Does a part of a scheme's work. An InputError ends only this scheme; the other schemes continue.
 template <class Work>
 void unless_refused(MeasuredWay& way, const Work& work) {
   if (!way.result.not_measured.empty()) return;
@@ -208,7 +209,7 @@ void unless_refused(MeasuredWay& way, const Work& work) {
   }
 }
 
-// The schemes that were asked for, each as far as it applies.
+// The 8-bit schemes that were asked for, each with its weights or the reason why it has none.
 std::vector<MeasuredWay> eight_bit_ways(const QuantizeSubject& subject, PostTraining& training) {
   std::vector<MeasuredWay> ways;
   using enum QuantizeScheme;
@@ -276,7 +277,8 @@ std::optional<size_t> cheapest_scheme(const std::vector<SchemeResult>& schemes) 
   for (const SchemeResult& scheme : schemes) {
     if (scheme.name == "fp32") plain = scheme.tensor_bytes;
   }
-  // A weight of one element a row has more bytes with its scale than in fp32.
+  // A file that is not smaller than fp32's does not count. A weight with one element per row has
+  // more bytes with its scale than in fp32.
   const auto counts = [&](const SchemeResult& scheme) {
     return scheme.not_measured.empty() && scheme.is_within_tolerance && scheme.name != "fp32" &&
            scheme.name != "bf16" && scheme.tensor_bytes < plain;
@@ -315,12 +317,12 @@ QuantizeReport quantize_file(const QuantizeInput& input, const Registry& registr
   const QuantizeMetric metric = deciding_metric(subject.config.checkpoint, measured);
   QuantizeReport report = begun_report(subject, metric, input.model);
 
-  // What the data lack is told before anything is measured.
+  // Missing samples are reported before anything is measured.
   const std::vector<Collated> batches = calibration_batches(subject);
   (void)checked_count(batches);
   const Batch timed = first_given(subject.calibrates(), subject.calibration, kTimedSamples);
 
-  // Before norms are folded: fp32 is the model as it was trained.
+  // fp32 is measured before the norms are folded, because it is the model as it was trained.
   Measurement measurement(subject, metric);
   MeasuredWay fp32 = plain_way("fp32", subject.fp32), bf16 = plain_way("bf16", subject.bf16);
   measurement.evaluate(fp32, nullptr);

@@ -16,24 +16,25 @@ namespace tanren {
 
 struct QuantizeInput {
   std::filesystem::path model;  // run folder, or a whole model's file
-  std::filesystem::path data;   // what judges; a run folder has its own without it
+  std::filesystem::path data;   // to evaluate on; empty: a run folder's own
   std::filesystem::path out;    // folder of the results; empty: quantized/ beside the model's file
-  bool replaces = false;        // results that are there
+  bool replaces = false;        // existing results
   std::vector<std::string> sets;
   // Called before the first file is written: until then the process may end at any moment and
   // leaves nothing.
   std::function<void()> writes = {};
 };
 
-// Writes model.tanren.safetensors (interop/whole_model.h), unless no scheme is within the tolerance
-// or a named one makes nothing, and quantize.txt, .json and .html; each is whole or absent. A named
-// quantize.scheme is written also beyond the tolerance, which the report says. Errors as
-// open_subject (quantize_subject.h), PostTraining (layer_choice.h) and evaluate; ConfigError for
-// results that are there.
+// Writes quantize.txt, .json and .html, and model.tanren.safetensors (interop/whole_model.h). No
+// model is written if no scheme is within the tolerance, or if a named scheme makes no 8-bit
+// weight. A named quantize.scheme is written even beyond the tolerance; the report says so. Each
+// file is whole or absent. Errors as open_subject (quantize_subject.h), PostTraining
+// (layer_choice.h) and evaluate; ConfigError for existing results.
 QuantizeReport quantize_file(const QuantizeInput& input, const Registry& registry);
 
-// Of the 8-bit schemes that were measured and are within the tolerance, the place of the one with
-// the fewest tensor bytes, in steps of a hundredth; among equals the fastest at batch 8.
+// The index of the cheapest 8-bit scheme. It was measured, is within the tolerance and has fewer
+// tensor bytes than fp32. Schemes whose bytes are within 1 % of the fewest count as equal; the
+// fastest of them at batch 8 is chosen.
 std::optional<size_t> cheapest_scheme(const std::vector<SchemeResult>& schemes);
 
 }  // namespace tanren

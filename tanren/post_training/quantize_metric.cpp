@@ -88,7 +88,7 @@ double worsening(const QuantizeMetric& metric, double fp32, double value) {
 }
 
 bool is_within(const QuantizeMetric& metric, double tolerance, double fp32, double value) {
-  return worsening(metric, fp32, value) <= tolerance + 1e-9;  // of rounding
+  return worsening(metric, fp32, value) <= tolerance + 1e-9;  // 1e-9: rounding
 }
 
 SampleValues::SampleValues(const QuantizeMetric& metric) {

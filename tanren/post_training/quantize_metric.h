@@ -19,17 +19,17 @@ namespace tanren {
 struct QuantizeMetric {
   std::string name = "loss";
   bool lower_is_better = true;
-  bool in_points = false;  // it is a share: the tolerance is in hundredths of it; else per cent
+  bool in_points = false;  // tolerance in points (0.01 of a share); else in per cent of fp32's
 
   std::string tolerance_unit() const { return in_points ? "points" : "per cent"; }
 };
 
-// Of the values that an evaluation measures: the one that ranks checkpoints, if they are ranked;
-// else the first that is better the higher it is, as accuracy; else the loss. ConfigError for a
-// metric whose direction is unknown.
+// Chooses a value that the evaluation measures: the metric that ranks checkpoints, if they are
+// ranked; else the first metric for which higher is better, such as accuracy; else the loss.
+// ConfigError for a metric whose direction is unknown.
 QuantizeMetric deciding_metric(const CheckpointOptions& ranked, const EvaluateOptions& measured);
 
-// The same for a task that no config goes with: accuracy if it fits, else the loss.
+// The same for a task without a config: accuracy if it fits, else the loss.
 QuantizeMetric deciding_metric(const Task& task);
 
 // The metric's value; NaN if the evaluation did not measure it.
@@ -40,7 +40,7 @@ double worsening(const QuantizeMetric& metric, double fp32, double value);
 // False if either value is NaN.
 bool is_within(const QuantizeMetric& metric, double tolerance, double fp32, double value);
 
-// The metric of each sample; none of a sample without a target.
+// The metric of each sample; no value for a sample without a target.
 using ValueBySample = std::vector<std::optional<double>>;
 
 // The metric of each sample alone, in the order of the evaluation, for metrics that are a mean over
@@ -49,8 +49,8 @@ class SampleValues {
  public:
   explicit SampleValues(const QuantizeMetric& metric);
   void add(const Batch& samples, const Prediction& prediction);
-  // Empty if some prediction does not say it of each sample. Outputs with a NaN are a wrong class,
-  // and NaN for mse and mae.
+  // Empty if some prediction does not give the metric of each sample. Outputs with a NaN count as a
+  // wrong class; mse and mae are then NaN.
   const ValueBySample& values() const { return values_; }
   // The samples whose outputs have a NaN, of predictions with a row for each sample.
   int64_t num_nan() const { return num_nan_; }
@@ -64,9 +64,9 @@ class SampleValues {
 };
 
 // The mean of the differences value - fp32 over the samples that both have, and its 95 % interval
-// by the normal distribution: mean ± 1.96 s / √n, with s² over n - 1. A value that is not finite
-// makes all three not finite: no sample is left out for it. None of fewer than 2 samples, or if the
-// two are not of the same samples.
+// by the normal distribution: mean ± 1.96 s / √n, with s² over n - 1. A value that is not
+// finite makes all three not finite: no sample is left out for it. No value if fewer than 2 samples
+// have both, or if the two lists have different lengths.
 std::optional<Difference> paired_difference(const ValueBySample& values, const ValueBySample& fp32);
 
 }  // namespace tanren

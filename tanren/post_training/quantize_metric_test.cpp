@@ -99,7 +99,7 @@ TEST(QuantizeMetric, counts_each_sample_as_the_evaluation_does) {
   EXPECT_EQ(squares.values(), (ValueBySample{2, 0.5, 1, 12.5}));
   EXPECT_EQ(squares.num_nan(), 0);
 
-  // NaN is a wrong class, and told; of an error it is the error.
+  // A NaN output is a wrong class, and makes an error NaN. Both are counted.
   prediction.outputs[1][0] = kNan;
   squares.add(batch, prediction);
   ASSERT_TRUE(squares.values()[5]);
@@ -110,7 +110,7 @@ TEST(QuantizeMetric, counts_each_sample_as_the_evaluation_does) {
   EXPECT_EQ(values.values()[5], 0);
   EXPECT_EQ(values.num_nan(), 1);
 
-  // Scores of tokens, in parts that are not samples, are of no sample alone.
+  // Scores of tokens, in parts that are not samples, give no sample its own value.
   prediction.outputs = at::zeros({6, 2});
   prediction.targets = at::zeros({6}, at::kLong);
   values.add(batch, prediction);

@@ -10,17 +10,18 @@
 
 namespace tanren {
 
-// Of repetitions.
+// The spread over repetitions.
 struct Spread {
   double median = 0, lowest = 0, highest = 0;
 };
 
-// Of a metric to that of fp32, paired by sample, with its 95 % interval; in the metric's unit.
+// The difference of a metric to fp32's, paired by sample, with its 95 % interval; in the metric's
+// unit.
 struct Difference {
   double mean = 0, lower = 0, upper = 0;
 };
 
-// How not_measured begins where an error ended the scheme; the error follows.
+// not_measured begins with this if an error ended the scheme; the error follows.
 constexpr const char* kRefused = "refused: ";
 
 struct SchemeResult {

@@ -60,7 +60,7 @@ class LockedFolder {
   bool is_lost_ = false;
 };
 
-// The temporary folder in which one process makes its results. It goes with the object, unless it
+// The temporary folder in which one process makes its results. The destructor removes it, unless it
 // is kept.
 class AsideFolder {
  public:
@@ -70,7 +70,7 @@ class AsideFolder {
       path_ = make_temporary(out / kAside, [](const char* name) { return ::mkdir(name, 0777); });
       if (path_.empty()) break;
       lock_.emplace(path_, /*waits=*/false);
-      if (!lock_->is_lost()) return;  // else another process took it for a leftover
+      if (!lock_->is_lost()) return;  // else: another process took it for a leftover
     }
     throw ConfigError("[quantize] cannot make a folder in " + out.string() + ": " +
                       std::strerror(errno) + "; name another one with --out");
@@ -122,7 +122,7 @@ void check_replaced(const fs::path& file, const std::error_code& error) {
                  "; move it away, or name another folder with --out");
 }
 
-// Returns whether there was one.
+// Returns whether the file existed.
 bool remove_result(const fs::path& file) {
   std::error_code error;
   const bool was_there = fs::remove(file, error);
@@ -130,7 +130,8 @@ bool remove_result(const fs::path& file) {
   return was_there;
 }
 
-// Puts what lies in `aside` into its place. From the first file that is gone on, `aside` is kept.
+// Moves the files in `aside` into their places. `aside` is kept from the first removal of an
+// earlier file until all files are moved.
 void replace_results(const fs::path& out, bool has_model, AsideFolder& aside) {
   const auto take_place = [&](const char* name) {
     std::error_code error;

@@ -10,17 +10,19 @@
 
 namespace tanren {
 
-// Where the results of the model in `file` go. ConfigError for a folder that has the model itself,
-// results that are there and not to be replaced, and a place that cannot be written.
+// The folder for the results of the model in `file`. ConfigError for a folder that contains the
+// model itself, for existing results that are not to be replaced, and for a folder that cannot be
+// written.
 std::filesystem::path result_folder(const QuantizeInput& input, const std::filesystem::path& file);
 
-// Puts the results into `out`. `write_model` writes the whole model to the path that it is given;
-// empty: none is written, and one that is there goes. All are written aside first, into a folder of
-// this process's own: what fails until then leaves the earlier results as they were. Then the
-// earlier report goes, the model takes its place, and the report follows, so that no report ever
-// stands beside another one's model; one process after the other does so. RunError if a file cannot
-// be replaced; if an earlier one is gone by then, what was made stays aside, where the error says,
-// until a later call succeeds. ConfigError for a folder that cannot be made.
+// Puts the results into `out`. `write_model` writes the whole model to the given path; without it,
+// no model is written, and an earlier one is removed. All files are first written into a temporary
+// folder of this process, so a failure until then leaves the earlier results unchanged. Then the
+// earlier report is removed, the model is replaced, and the new report follows: a report is never
+// beside the model of another one. Only one process at a time replaces results. RunError if a file
+// cannot be replaced; if an earlier file is gone by then, the new files stay in the temporary
+// folder, which the error names, until a later call succeeds. ConfigError for a folder that cannot
+// be made.
 void write_results(const std::filesystem::path& out, const QuantizeReport& report,
                    const std::function<void(const std::filesystem::path&)>& write_model);
 

@@ -56,7 +56,7 @@ TEST_F(QuantizeResults, that_cannot_be_written_leave_the_earlier_ones) {
   EXPECT_EQ(names().size(), 4u) << "nothing is left aside";
 }
 
-// What is done up to a failure is what a process that is killed there leaves.
+// A failure leaves the same files as a process that is killed at that point.
 TEST_F(QuantizeResults, no_report_stands_beside_another_ones_model) {
   write("static");
   fs::remove(folder_.path() / "quantize.html");

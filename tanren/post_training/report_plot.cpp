@@ -29,7 +29,7 @@ struct PlotFrame {
   double y(double value) const { return kPlotBottom - kPlotHeight * metric.share(value); }
 };
 
-// What the points cost, and how an axis says it.
+// The cost of the points, and its name and unit on the axis.
 struct PlotCost {
   bool is_time = false;
   double unit = 1;  // seconds or bytes of one of the axis's units
@@ -172,7 +172,7 @@ std::string plot_mark(const PlotPoint& point, const PlotFrame& frame) {
                    x, y, point.is_written ? "#000" : "#fff");
 }
 
-// The points' names beside them, moved down where they would lie over one another.
+// The names beside the points, moved down if they would overlap.
 std::string plot_names(std::vector<PlotPoint> points, const PlotFrame& frame) {
   constexpr double kLetter = 6.2, kLine = 13, kNearest = kLine - 1, kGap = 10;
   struct Box {

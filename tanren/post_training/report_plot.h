@@ -22,8 +22,9 @@ struct PlotPoint {
 // `higher`: the higher a metric the better.
 std::vector<PlotPoint> pareto_frontier(std::vector<PlotPoint> points, bool higher);
 
-// An SVG and a note. Across: the time of 8 samples where two schemes or more were timed, else the
-// bytes. Upwards: the change of the metric. Without two points to draw it is empty.
+// An SVG and a note; empty if fewer than two points can be drawn. The x axis is the time of 8
+// samples if two schemes or more were timed, else the bytes. The y axis is the change of the
+// metric.
 std::string pareto_plot(const QuantizeReport& report);
 
 }  // namespace tanren

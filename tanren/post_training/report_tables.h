@@ -1,5 +1,5 @@
-// The tables of a quantisation's report, cell by cell, shared by its text and its page. What is
-// not known, or not finite, is "-". Names from outside come out on one line, not yet escaped.
+// The tables of a quantisation's report, cell by cell, shared by its text and its page. Values that
+// are unknown or not finite are "-". Names from outside are put on one line, but not escaped.
 #pragma once
 
 #include "tanren/page/table.h"
@@ -23,7 +23,7 @@ std::optional<MetricChange> metric_change(const QuantizeReport& report, const Sc
 
 // What was measured on what, and what was written; each of at most 100 columns a line.
 std::vector<std::string> report_lines(const QuantizeReport& report);
-Table scheme_table(const QuantizeReport& report);  // its note has the reasons of what was left out
+Table scheme_table(const QuantizeReport& report);  // its note says why schemes were left out
 Table time_table(const QuantizeReport& report);    // no rows: nothing was timed
 Table remark_table(const QuantizeReport& report);  // has no rows: its note has the remarks
 // All layers in the model's order, with readers and reasons, and a bar for each error.

@@ -41,7 +41,7 @@ class AutocastScope {
 
 class WindowScope {
  public:
-  // `open`: counts the windows that are open now, in all replicas of this process; null: no others.
+  // `open`: the number of open windows in all replicas of this process; null: there are no others.
   explicit WindowScope(const PrecisionPlan& plan, std::atomic<int>* open = nullptr);
   ~WindowScope();
   WindowScope(const WindowScope&) = delete;

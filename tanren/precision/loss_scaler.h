@@ -26,9 +26,10 @@ class LossScaler {
 
   // The current factor; 1 if there is no scaling.
   double scale() const { return scale_; }
-  // `loss` times the factor, for own loops (train_step puts the factor into the backward's seed).
+  // `loss` times the factor, for custom loops (train_step puts the factor into the backward's
+  // seed).
   at::Tensor scaled(const at::Tensor& loss) const;
-  // True while an overflow can still be answered by a smaller scale.
+  // True while the scale can still be reduced after an overflow.
   bool can_back_off() const;
   // Overflow: the scale backs off, never below the floor. None or
   // spike: after growth_interval quiet updates it grows, up to the ceiling. Other causes: nothing.
@@ -37,12 +38,12 @@ class LossScaler {
   // True until a first scale has been found (precision.initial_scale = "auto").
   bool wants_search() const { return wants_search_; }
   void set_searched(double scale);
-  // Goes on from a scale that another program found; a scaler that is not dynamic ignores it.
+  // Continues from a scale that another program found. A scaler that is not dynamic ignores it.
   void start_from(const LossScale& found);
 
   State state() const;
-  // A scale found under another kind of scaling, or from another first scale, is not taken: the
-  // scale then starts from its first value.
+  // Does not load a scale that was found under another kind of scaling or from another first scale.
+  // The scale then starts from its first value.
   void load(const State& state);
 
  private:

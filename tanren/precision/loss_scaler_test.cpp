@@ -122,7 +122,7 @@ TEST(LossScaler, takes_the_scale_of_a_checkpoint_that_does_not_say_its_kind) {
   EXPECT_EQ(scaler.scale(), 16);
 }
 
-// Runs without scaling stored a scale all the same.
+// Older runs without scaling also stored a scale.
 TEST(LossScaler, takes_no_scale_of_an_older_checkpoint_that_had_none) {
   PrecisionPlan none = dynamic_plan();
   none.scaling = Scaling::none;

@@ -19,10 +19,11 @@ struct Measured {
   at::Tensor overflow_share;  // undefined unless asked for
 };
 
-// Divides `gradients` (flat or not, one dtype and device) by `scale` in place, then measures. None
-// have a norm and shares of 0. Works in every precision: bf16 and fp32 are checked for non-finite
-// values just like fp16. report_flush: also measures the share of elements that are not 0 but that
-// fp16 would flush to zero, and the share that would overflow fp16, at this scale.
+// Divides `gradients` (flat or not, one dtype and device) by `scale` in place, then measures. If
+// there are no gradients, norm and shares are 0. Works in every precision: bf16 and fp32 are
+// checked for non-finite values just like fp16. report_flush: also measures the share of elements
+// that are not 0 but that fp16 would flush to zero, and the share that would overflow fp16, at this
+// scale.
 Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double scale,
                              bool report_flush = false);
 

@@ -59,7 +59,7 @@ TEST(WeightCasts, of_frozen_weights_which_autocast_does_not_keep_are_not_of_that
   EXPECT_EQ(bytes.count(MemoryKind::casts), 0U);
 }
 
-// Hears the dtypes of the linears that a forward calls.
+// Records the dtypes of the linears that a forward calls.
 struct DtypeListener final : OperatorListener {
   Answer linear(const at::Tensor&, const at::Tensor& weight, const Bias&) override {
     heard.push_back(weight.scalar_type());

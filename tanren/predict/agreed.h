@@ -1,4 +1,4 @@
-// What rank 0 alone finds out, as all ranks know it. Called by predict_file.
+// Passes what only rank 0 finds out to all ranks. Called by predict_file.
 #pragma once
 
 #include "tanren/base/error.h"
@@ -9,7 +9,7 @@
 
 namespace tanren {
 
-// The same on every rank: rank 0's, or its error on all.
+// Returns rank 0's make() on every rank, or throws its InputError on every rank.
 template <typename Make>
 std::string agreed(const Ranks& ranks, const Make& make) {
   std::string text, problem;

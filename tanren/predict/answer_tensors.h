@@ -1,5 +1,5 @@
-// AnswerTensors: predictions as numbers for a safetensors file. While they are made they are
-// records of one size, one after the other, so that they grow and go on like the rows of a table.
+// AnswerTensors: predictions as numbers for a safetensors file. While they are made, they are
+// stored as records of one size, so that the file grows and resumes like the rows of a table.
 // Called by predict_file.
 #pragma once
 
@@ -13,7 +13,8 @@ namespace tanren {
 
 class AnswerTensors {
  public:
-  // `all_scores`: of every class. ConfigError for answers that have no one size (of tokens).
+  // `all_scores`: the scores of all classes are written. ConfigError for answers that have no one
+  // size (of tokens).
   AnswerTensors(AnswerForm form, DataInfo info, bool all_scores);
 
   // Appends the record of one sample. `answer` null: there is none; its label is -1, and its

@@ -1,6 +1,6 @@
-// AnswerWriter: rows and their answers as the bytes of a table or of an AnswerTensors' records.
-// Called by predict_file, on every rank alike: whether a row has a place in the file is known to
-// all.
+// AnswerWriter: turns rows and their answers into the bytes of a table or of an AnswerTensors'
+// records. predict_file calls problem_of() on every rank, so that all ranks know which rows have no
+// prediction, and add() on rank 0.
 #pragma once
 
 #include "tanren/predict/answer_tensors.h"
@@ -16,7 +16,7 @@ namespace tanren {
 
 class AnswerWriter {
  public:
-  // `columns`: what rows come with. Errors as AnswerTensors.
+  // `columns`: the columns of the rows. Errors as AnswerTensors.
   AnswerWriter(TableFormat format, std::vector<std::string> columns, const AnswerForm& form,
                const DataInfo& info, bool all_scores);
 
@@ -28,7 +28,7 @@ class AnswerWriter {
   // Appends the row, without the columns that have no place. `answer` null: there is none.
   // DataError, with the row's place, if it cannot be written.
   void add(std::string& bytes, const Row& row, const Answer* answer) const;
-  // Turns the records of `part` into `file`, where the format is tensors.
+  // If the format is tensors: turns the records of `part` into `file`.
   void write(const std::filesystem::path& part, const std::filesystem::path& file) const;
 
  private:

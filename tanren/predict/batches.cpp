@@ -46,8 +46,8 @@ std::vector<std::vector<int64_t>> batches_by_length(const std::vector<int64_t>& 
     const int64_t longest = lengths[static_cast<size_t>(order[end - 1])];
     return least[begin] + static_cast<int64_t>(end - begin) * longest + kCallTokens;
   };
-  // Lengths grow, so that a later begin that is no worse for one end is no worse for any end behind
-  // it. Each begin is therefore the best for ends that follow each other; these begins are a queue.
+  // Lengths ascend. A later begin that is no worse for one end is therefore no worse for any later
+  // end. So each begin is the best one for consecutive ends, and these begins form a queue.
   struct Begin {
     size_t at, first_end;
   };

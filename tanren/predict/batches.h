@@ -1,5 +1,5 @@
-// Which samples share a batch: little is padded, and tensors have one shape. Pure functions of the
-// samples. Called by WindowPredictor and Predictor.
+// Decides which samples share a batch, so that little is padded and the tensors of a batch have one
+// shape. Pure functions of the samples. Called by WindowPredictor and Predictor.
 #pragma once
 
 #include "tanren/predict/encoder.h"

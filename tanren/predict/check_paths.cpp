@@ -18,11 +18,12 @@ namespace {
   throw ConfigError("[predict] " + out.string() + " " + what + "; name another file with --out");
 }
 
-// Whether a file of predictions may be called after the source, and lie beside it.
+// Whether the name of the file of predictions can be made from the source's name, beside the
+// source.
 bool names_file(const fs::path& source) {
   std::error_code none;
   const fs::file_status status = fs::status(source, none);
-  // Another process has opened what these stand for.
+  // Another process has opened the file behind these names.
   if (source == "-" || source == "/dev/stdin" || source.parent_path() == "/dev/fd") return false;
   return !fs::exists(status) || fs::is_regular_file(status) || fs::is_directory(status);
 }

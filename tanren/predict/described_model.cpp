@@ -30,8 +30,8 @@ bool asks_for(const std::vector<std::string>& sets, const std::string& key) {
   });
 }
 
-// What a run says of its predictions and of the machine, which its exported model does not keep. A
-// model with 8-bit weights keeps to the CPU (description_of).
+// Copies the run's options for predictions and the machine, which its exported model does not
+// contain, unless `sets` change them. A model with 8-bit weights stays on the CPU (description_of).
 void take_over(const RunConfig& run, const std::vector<std::string>& sets, bool has_8_bits,
                RunConfig& config) {
   if (!asks_for(sets, "predict.scores")) config.predict.scores = run.predict.scores;
@@ -66,7 +66,8 @@ SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, boo
   if (!fs::is_directory(checkpoint)) return read_safetensors(checkpoint);
   SafetensorsFile read = checkpoint_weights(checkpoint, averaged);
   const AverageOptions& average = run.average;
-  // Norms of a quantisation-aware training are in eval mode, and nothing moves their statistics.
+  // The norms of a quantisation-aware training are in eval mode, and nothing changes their
+  // statistics.
   const bool measures =
       run.quantize.scheme == "none" &&
       (average.buffers == "estimate" || (average.buffers == "auto" && average.kind == "swa"));
@@ -80,15 +81,15 @@ SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, boo
   return read;
 }
 
-// As tanren eval prints them.
+// The text with which tanren eval names the weights.
 std::string told_weights(const SafetensorsFile& read, const fs::path& from) {
   const auto step = read.metadata.find("step");
   return (weights_origin(read.metadata).averaged ? "the averaged weights of " : "the weights of ") +
          from.string() + (step != read.metadata.end() ? ", step " + step->second : "");
 }
 
-// Whether a checkpoint's averaged weights are wanted: as the run, or as `sets` say. A description
-// knows of no averages, so what they say of it is taken out of them.
+// Whether to use a checkpoint's averaged weights: as `sets` say, else as the run's config. If the
+// run averages, removes average.evaluate from `sets`, because a description has no averages.
 bool wants_average(const RunConfig& run, std::vector<std::string>& sets) {
   bool wants = run.average.evaluate;
   if (run.average.kind == "none") return wants;
@@ -101,7 +102,8 @@ bool wants_average(const RunConfig& run, std::vector<std::string>& sets) {
   return wants;
 }
 
-// Of a finished run: what it exported, unless another checkpoint is asked for or the run went on.
+// The model of a finished run: its export, unless another checkpoint is asked for or the run was
+// resumed after the export.
 DescribedModel exported_model(const fs::path& folder, std::vector<std::string> sets,
                               const Registry& registry, const std::string& verb) {
   fs::path file = folder / kWholeFile;
@@ -124,12 +126,12 @@ DescribedModel exported_model(const fs::path& folder, std::vector<std::string> s
   return {std::move(description), std::move(read), folder.string(), step, std::move(told)};
 }
 
-// Of a run that is not finished: its data say what the model was built for.
+// The description of an unfinished run's model, made from the run's data.
 Metadata description_of_run(const RunConfig& config, const fs::path& folder,
                             const fs::path& checkpoint, const Registry& registry,
                             const std::string& verb) {
   const std::string& kind = config.data.train.kind;
-  if (kind == "text" || kind == "tokens") {  // the tokenizer says it all
+  if (kind == "text" || kind == "tokens") {  // the tokenizer is enough
     RunConfig resolved = config;
     resolved.model = take_start(folder, resolved).model;
     return describe_model(resolved, token_info(resolved.data.train, "data.train"), kManySamples);
@@ -211,13 +213,13 @@ Prepared prepared_model(DescribedModel& model, const fs::path& path, const Regis
 
 DescribedModel agreed_model(DescribedModel mine, const fs::path& path,
                             std::vector<std::string> sets, const Registry& registry,
-                            Communicator& ranks) {
+                            Communicator& ranks, const std::string& verb) {
   if (ranks.world_size() == 1) return mine;
   const std::string first = gather_texts(ranks, mine.step).front();
   if (first == mine.step) return mine;
   std::erase_if(sets, [](const auto& set) { return set.starts_with("evaluate.checkpoint="); });
   sets.push_back("evaluate.checkpoint=" + (first.empty() ? "exported" : first));
-  return described_model(path, sets, registry);
+  return described_model(path, sets, registry, verb);
 }
 
 }  // namespace tanren

@@ -185,7 +185,7 @@ EncodedSamples Encoder::encode(std::vector<Sample> samples) const {
   if (rows.empty()) return encoded;
   try {
     encoded.texts = encode_texts(rows, *tokenizer_, source_, "predict");
-  } catch (const DataError&) {  // a text without a token: the others go on without it
+  } catch (const DataError&) {  // a text has no token: find it, encode the others
     rows.clear();
     for (size_t i = 0; i < encoded.samples.size(); ++i) {
       if (encoded.text_of[i] < 0) continue;
@@ -312,7 +312,7 @@ void Encoder::add_labels(Batch& batch) const {
   const int64_t rows = inputs.size(0);
   at::Tensor labels;
   if (answers_ == AnswerKind::tokens) {
-    // A model that fills masks is asked for the token that stands at each place.
+    // The target of a model that fills masks is the token at the same place.
     const bool same_place = task_ == "masked_lm" || model_kind_ == "bert";
     labels = same_place ? inputs : next_tokens(inputs);
     if (const at::Tensor* mask = batch.fields.find("attention_mask")) {

@@ -34,8 +34,7 @@ struct EncodedSamples {
 
 class Encoder {
  public:
-  // `config` and `info` as in a ModelDescription. ConfigError for data of a kind that has targets
-  // alone, or for texts without a tokenizer.
+  // `config` and `info` as in a ModelDescription. ConfigError for texts without a tokenizer.
   Encoder(const RunConfig& config, DataInfo info, AnswerKind answers);
 
   // Tokenises texts, on all cores if there are many. A sample that lacks what the model reads is

@@ -46,7 +46,7 @@ TEST(BatchesByLength, have_every_place_once_and_like_lengths_together) {
   EXPECT_EQ(batches_by_length({5, 1, 5, 2, 1}, 2), (Batches{{1, 4}, {3}, {0, 2}}));
   EXPECT_EQ(batches_by_length({0, 0, 0}, 2), (Batches{{0, 1}, {2}}));
   EXPECT_TRUE(batches_by_length({}, 4).empty());
-  // A long text is no reason to pad the others, nor is a little padding one for another batch.
+  // A long text does not make the others padded, and a little padding does not make another batch.
   EXPECT_EQ(batches_by_length({500, 10, 12, 11}, 4), (Batches{{1, 3, 2}, {0}}));
 }
 

@@ -104,7 +104,7 @@ class ImageRows : public RowSource {
   }
 
  private:
-  // What is written here, or was by an earlier start.
+  // Removes from `others` the files that this start writes or an earlier one has written.
   void leave_out(std::vector<std::string>& others, const fs::path& out) const {
     std::vector<fs::path> own = GrowingFile::parts_of(out);
     own.push_back(out);
@@ -149,7 +149,8 @@ class TensorRows : public RowSource {
     return true;
   }
 
-  // Where sizes vary, or the first sample could not be read: the largest of some all over the data.
+  // If sizes vary, or if the first sample could not be read: the largest of up to 64 samples that
+  // are spread over the data.
   Sample largest(const Sample& first) const override {
     const std::vector<int64_t> shape = data_->info().input_shape;
     const auto elements = [](const Sample& sample) {
@@ -165,7 +166,7 @@ class TensorRows : public RowSource {
       try {
         Sample one = sample_of(data_->collate({i * data_->size() / looks}).batch);
         if (elements(one) > elements(most)) most = std::move(one);
-      } catch (const std::exception&) {  // told when its row is read
+      } catch (const std::exception&) {  // reported when its row is read
       }
     }
     return most;
@@ -180,7 +181,7 @@ class TensorRows : public RowSource {
     return sample;
   }
   std::unique_ptr<Dataset> data_;
-  const TokenWindows* windows_;  // the same; null: samples are not filled up
+  const TokenWindows* windows_;  // data_ itself; null: samples are not padded
   std::string name_;
   bool has_targets_;
   int64_t at_ = 0;
@@ -228,7 +229,7 @@ std::unique_ptr<RowSource> open_tensor_rows(const fs::path& source, const RunCon
   options.encoding = config.data.encoding;
   options.ignores_labels = answers != AnswerKind::tokens;
   read_as_text(options, info.tokenizer != nullptr, "predict");
-  options.only_classes.clear();  // rows without a label, or of any class, are asked about, too
+  options.only_classes.clear();  // rows of any class, or without a label, count
   auto data = kinds.open(options, "predict", &info);
   check_alike(info, data->info(), source.string());
   return std::make_unique<TensorRows>(std::move(data), source.string(),
@@ -243,7 +244,8 @@ std::string ending_of(const fs::path& file) {
 
 namespace {
 
-// Tables of kinds that are not read would pass for a text with a sample a line.
+// Refuses tables of unsupported kinds, which would otherwise be read as a text with a sample a
+// line.
 void refuse_other_tables(const fs::path& source) {
   static constexpr std::string_view kOthers[] = {".json",    ".tab", ".psv",  ".parquet", ".arrow",
                                                  ".feather", ".xls", ".xlsx", ".ods",     ".xml",

@@ -63,7 +63,7 @@ int64_t fitted_batch(const Prepared& prepared, int64_t wanted) {
   for (int64_t peak = 0;; batch = (batch + 1) / 2) {
     try {
       peak = predictor.evaluation_peak(plan, batch, /*trains=*/false);
-    } catch (const std::exception&) {  // a model that cannot be dry-run is halved when it runs out
+    } catch (const std::exception&) {  // no dry run: halved when memory runs out
       return batch;
     }
     if (fits(peak, room)) break;

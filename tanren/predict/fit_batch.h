@@ -16,14 +16,14 @@ namespace tanren {
 // A dataset whose every sample is `one` ([1, …] fields): for dry runs, which read no values.
 std::unique_ptr<Dataset> probe_dataset(Batch one, DataInfo info);
 
-// Samples of a batch that windows are cut into: evaluate.batch; if it is not asked for, 256 rows of
-// a csv, else training's microbatch on one rank, at most 256. Depends on neither ranks nor memory,
-// so that no window does.
+// The batch size for cutting windows: evaluate.batch; if that is not set, 256 rows of a csv, else
+// training's microbatch on one rank, at most 256. It depends neither on ranks nor on memory, so
+// windows do not, either.
 int64_t asked_batch(const RunConfig& config, const Plan& plan);
 
-// The samples of a forward: `wanted`, halved until its predicted peak fits beside what stands; with
-// a line in the log if it was halved. ConfigError with both numbers if one sample does not fit.
-// prepared.fit has the probe as its dataset.
+// The number of samples of a forward: `wanted`, halved until the predicted peak fits into memory
+// beside what is allocated. Logs a line if it halves. ConfigError with both numbers if one sample
+// does not fit. prepared.fit has the probe as its dataset.
 int64_t fitted_batch(const Prepared& prepared, int64_t wanted);
 
 }  // namespace tanren

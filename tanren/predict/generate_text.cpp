@@ -69,6 +69,8 @@ GenerateOutput generate_text(const GenerateInput& input, const Registry& registr
   const RunConfig config = model.description.config;
   return with_ranks(config, world_of(process_environment(), config.parallel.rendezvous),
                     registry.accelerators, [&](const std::shared_ptr<Communicator>& ranks) {
+                      model = agreed_model(std::move(model), input.model, input.sets, registry,
+                                           *ranks, "generate");
                       return generate_on(input, registry, std::move(model), ranks);
                     });
 }

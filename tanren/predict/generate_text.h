@@ -1,5 +1,5 @@
-// Goes on from a prompt with a trained language model, as [generate] says, without data: what
-// `tanren generate` does, without printing.
+// Continues a prompt with a trained language model, as [generate] says, without data. It is `tanren
+// generate` without printing.
 #pragma once
 
 #include "tanren/run/sample.h"

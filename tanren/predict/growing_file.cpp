@@ -34,7 +34,7 @@ std::string state_text(const Progress& progress) {
   return json_text(json) + "\n";
 }
 
-// Empty if the file does not say what it should.
+// No value if the text is not a complete and sound state.
 std::optional<Progress> state_of(const std::string& text) {
   const auto json = parse_json(text);
   if (!json.is_object()) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<Progress> state_of(const std::string& text) {
                      read("broken", progress.broken) && read("bytes", progress.bytes) &&
                      read("batch", progress.batch);
   if (!whole || progress.batch <= 0) return std::nullopt;
-  // Files of before lack these.
+  // Files of older versions lack these.
   const bool has_sound_rest = (!json.contains("computed") || read("computed", progress.computed)) &&
                               (!json.contains("written") || read("written", progress.written));
   return has_sound_rest ? std::optional(progress) : std::nullopt;
@@ -125,8 +125,9 @@ void GrowingFile::hold() {
     }
     const bool is_named = ::lstat(partial_.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
                           held.st_dev == named.st_dev;
-    // An end between link() and unlink() leaves a whole file that is the part, too. What replaces
-    // it is written elsewhere, for the file may be called anything by now.
+    // A process that is killed between link() and unlink() leaves a whole file that is also the
+    // part. A new part is then made, because that whole file must stay as it is, whatever its name
+    // is now.
     const bool is_shared = held.st_nlink > 1 && replaced_;
     if (is_named && is_shared && ::unlink(partial_.c_str()) != 0) {
       const int error = errno;
@@ -144,8 +145,8 @@ void GrowingFile::hold() {
                    "; end them, or name another file with --out");
 }
 
-// Takes over what an earlier start has left. The state may name rows of a part that is gone, which
-// has got its name or was removed: an empty part begins anew.
+// Takes over the rows that an earlier start left. If the part is empty, the state is ignored: it
+// may count rows of a part that was renamed or removed.
 void GrowingFile::find_saved() {
   if (part_.is_new) return;
   struct stat held = {};
@@ -187,7 +188,8 @@ void GrowingFile::fail(const std::string& what, int error) const {
 }
 
 void GrowingFile::open() {
-  // First what counts, then the bytes: a file that is longer than what counts is no harm.
+  // The state is saved before the bytes change: a file that is longer than its state says is
+  // harmless.
   if (saved_.rows == 0) save();
   if (::ftruncate(part_.descriptor, saved_.bytes) != 0) fail("write", errno);
   if (::lseek(part_.descriptor, saved_.bytes, SEEK_SET) < 0) fail("write", errno);
@@ -240,12 +242,12 @@ void GrowingFile::leave() {
 
 // Gives `whole` the name of the file.
 void GrowingFile::give_name(const fs::path& whole) {
-  // Not the C library's rename, which replaces what is there.
+  // Does not use the C library's rename, which replaces an existing file.
   const auto rename_to_nothing = [&] {
     if (::renameat2(AT_FDCWD, whole.c_str(), AT_FDCWD, file_.c_str(), RENAME_NOREPLACE) == 0) {
       return 0;
     }
-    if (errno != EINVAL && errno != ENOSYS) return errno;  // else the file system lacks it
+    if (errno != EINVAL && errno != ENOSYS) return errno;  // these: the file system lacks it
     if (::link(whole.c_str(), file_.c_str()) == 0) {
       ::unlink(whole.c_str());
       return 0;

@@ -25,7 +25,7 @@ class Growing : public ::testing::Test {
     progress.source = "rows";
     return progress;
   }
-  // Two rows that count, and a third that an end came in between.
+  // Two rows that count, and a third one whose writing was cut off.
   void leave_two_rows_and_a_half() const {
     GrowingFile file(out(), begun(), false);
     file.open();
@@ -146,7 +146,7 @@ TEST_F(Growing, never_writes_through_a_link) {
   EXPECT_EQ(folder_.num_entries(), 1u);
 }
 
-// As after an end between link() and unlink().
+// The files of a process that was killed between link() and unlink().
 TEST_F(Growing, that_is_replaced_keeps_a_whole_file_that_is_the_part_until_the_new_one_is_whole) {
   leave_two_rows_and_a_half();
   fs::create_hard_link(partial(), out());
@@ -174,7 +174,7 @@ TEST_F(Growing, keeps_what_rows_were_computed_in) {
     file.save();
   }
   EXPECT_EQ(GrowingFile(out(), begun(), false).progress().computed, "cpu,bf16");
-  // A state of before says nothing of it.
+  // The state of an older version does not have it.
   std::string state = read_file(folder_.path() / "out.csv.partial.json");
   const std::string said = ",\"computed\":\"cpu,bf16\"";
   state.erase(state.find(said), said.size());
@@ -194,7 +194,7 @@ TEST_F(Growing, keeps_how_many_rows_its_samples_have) {
     file.save();
   }
   EXPECT_EQ(GrowingFile(out(), begun(), false).progress().written, 7);
-  // A state of before says nothing of it.
+  // The state of an older version does not have it.
   std::string state = read_file(folder_.path() / "out.csv.partial.json");
   const std::string said = ",\"written\":7";
   state.erase(state.find(said), said.size());

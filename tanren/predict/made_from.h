@@ -1,5 +1,5 @@
-// Hashes of what predictions are made from beside the rows, by which a start knows whether it may
-// go on with those of an earlier one. Called by predict_file.
+// Hashes of what predictions are made from, except the rows. With them, a start knows whether it
+// may resume the rows of an earlier one. Called by predict_file.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -10,10 +10,10 @@
 
 namespace tanren {
 
-// Of the weights and of what describes the model.
+// The hash of the weights and of the model's description.
 std::string model_hash(const DescribedModel& model);
 
-// Of the keys that change an answer or how it is written, and of the kind of file.
+// The hash of the keys that change an answer or how it is written, and of the kind of file.
 std::string settings_hash(const RunConfig& config, const std::filesystem::path& out);
 
 }  // namespace tanren

@@ -84,8 +84,8 @@ class Job {
   }
 
  private:
-  // Before anything costs time: whether the ranks have one model, whether the file can be written,
-  // and where to go on.
+  // Before the costly work: checks that all ranks have the same model and that the file can be
+  // written, and finds where to resume.
   void open_file() {
     format_ = out_.empty() ? TableFormat::csv : table_format(out_, "predict");
     begin_.model = model_hash(model_);
@@ -120,8 +120,8 @@ class Job {
     probe_ = probe_dataset(encoder_->probe(rows_->source().largest(first->sample)), info_);
     prepared_.fit.dataset = probe_.get();
     fit_threads(prepared_);
-    // Rows that went on from earlier ones are cut into windows as those; what is asked for, and
-    // what fits, is then what a forward takes at most.
+    // The windows of a resumed file have the batch size of its earlier rows. The batch that is
+    // asked for and fits only limits a forward.
     const int64_t asked = asked_batch(config_, prepared_.plan);
     batch_ = done_.rows > 0 ? done_.batch : asked;
     most_ = fitted_batch(prepared_, asked);
@@ -132,7 +132,7 @@ class Job {
   }
 
   void open_source() {
-    // All but texts that are tokenized as a whole look at the stop as they are opened.
+    // All sources check the stop while they are opened, except texts that are tokenized as a whole.
     const std::string& kind = config_.data.eval.kind;
     const bool tokenizes = kind == "text" || kind == "tokens";
     if (!tokenizes) hear();
@@ -143,14 +143,16 @@ class Job {
     if (tokenizes) hear();
   }
 
-  // At the same time on all ranks: a signal ends them all at once, or is looked at by all.
+  // Runs at the same time on all ranks, so that a signal either ends all of them at once or is
+  // checked by all.
   void hear() const {
     on_any_rank(false, alone_);
     if (input_.hears) input_.hears();
   }
 
-  // Reads past the rows that are done. False if they are not those that were done: rank 0 says so
-  // for all. A rank that finds fewer rows exchanges as often as the others.
+  // Skips the rows that are done. Returns rank 0's verdict on all ranks: false if the rows are not
+  // those that were done. A rank that finds fewer rows takes part in as many exchanges as the
+  // others.
   bool skip_done_rows() {
     if (done_.rows == 0) return true;
     constexpr int64_t kLookAtStop = 4096;
@@ -196,8 +198,8 @@ class Job {
     batch_ = asked_batch(config_, prepared_.plan);
   }
 
-  // Kinds of a program's own may not say how many outputs there are: then one sample does, or rows
-  // without an answer would decide it.
+  // A program's own kind of model may not give its number of outputs. One sample then decides it,
+  // because rows without an answer would give a wrong number.
   void make_writer(WindowPredictor& predictor) {
     if (form_.width == 0 && form_.kind != AnswerKind::tokens) {
       form_.width = predictor.width(probe_->collate({0}).batch);
@@ -277,8 +279,8 @@ class Job {
     }
   }
 
-  // False after the last. Rows that were taken from a pipe are not there any more: they are
-  // finished whatever stops.
+  // False after the last window. Rows from a pipe cannot be read again, so they are finished even
+  // after a stop.
   bool predict_window(WindowPredictor& predictor, const Parts& parts) {
     output_.stopped = !is_pipe_ && on_any_rank(parts.stop_requested(), *parts.ranks);
     if (output_.stopped) return false;
@@ -295,12 +297,12 @@ class Job {
       cut_ += window.cut;
       write_window(read, window);
     }
-    if (read.error) std::rethrow_exception(read.error);  // behind the rows before it
+    if (read.error) std::rethrow_exception(read.error);  // after the rows before it are written
     output_.stopped = read.stopped;
     return !read.rows.empty() && !read.stopped;
   }
 
-  // The rows before one that is refused are written all the same.
+  // If a row is refused, the rows before it are still written.
   void write_window(const RowWindow& read, WindowAnswers& window) {
     std::string text = progress_.rows == 0 ? writer_->header() : "";
     std::exception_ptr refused;
@@ -374,7 +376,8 @@ PredictOutput predict_file(const PredictInput& input, const Registry& registry) 
   const World world = world_of(process_environment(), config.parallel.rendezvous);
   return with_ranks(
       config, world, registry.accelerators, [&](const std::shared_ptr<Communicator>& ranks) {
-        model = agreed_model(std::move(model), input.model, input.sets, registry, *ranks);
+        model =
+            agreed_model(std::move(model), input.model, input.sets, registry, *ranks, "predict");
         return Job(input, out, registry, std::move(model), ranks).run();
       });
 }

@@ -20,18 +20,18 @@ struct PredictInput {
   std::filesystem::path model;   // as described_model
   std::filesystem::path source;  // as open_rows; "-": standard input
   std::filesystem::path out;     // .csv, .jsonl or .safetensors; empty: predictions_file_of(source)
-  bool replaces = false;         // a file that is there
+  bool replaces = false;         // an existing file
   std::vector<std::string> sets;
-  const std::atomic<bool>* stop = nullptr;  // set: keep what is whole, and end
-  // Called when `stop` is looked at from then on. Before it, while data are opened and tokenized,
-  // the process may end at any moment.
+  const std::atomic<bool>* stop = nullptr;  // set: keep the whole rows, and stop
+  // Called once `stop` is checked regularly. Before that, while data are opened and tokenized, the
+  // process may be killed at any moment.
   std::function<void()> hears;
   // Takes the rows, if neither `out` nor the source names a file for them.
   std::function<void(std::string_view)> print;
 };
 
 struct PredictOutput {
-  // Of the whole file, or of the part if it was stopped after a row; empty: none.
+  // The whole file, or the part if rows were written before a stop; empty: none.
   std::filesystem::path out;
   int64_t rows = 0;      // of the source that are done, those of earlier starts included
   int64_t broken = 0;    // of these, without a prediction

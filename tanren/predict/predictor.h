@@ -17,8 +17,8 @@ namespace tanren {
 class Predictor {
  public:
   // Takes the model over; its module must not be used elsewhere meanwhile. A forward has at most
-  // `batch` samples. ConfigError if the model's outputs are pictures, or its kind of data has no
-  // samples without a target.
+  // `batch` samples. ConfigError if the model's outputs are pictures, if its task has no predict,
+  // or if it reads texts and has no tokenizer.
   explicit Predictor(WholeModel model, int64_t batch = 32);
 
   // What the model says of each sample, in their order; computed on the CPU, in the dtype that the

@@ -1,7 +1,6 @@
-// RowReader: the rows of a source, a window at a time. Invariant: where a window ends is a function
-// of the rows alone (how many, and of how many bytes), whatever the memory and the ranks; of a
-// pipe, also of when they come. What ends the reading is handed out behind the rows before it.
-// Called by predict_file.
+// RowReader: reads the rows of a source in windows. Invariant: where a window ends depends only on
+// the rows (their number and bytes), not on memory or ranks; for a pipe, also on when rows arrive.
+// An error or a stop is returned after the rows before it. Called by predict_file.
 #pragma once
 
 #include "tanren/parallel/ranks.h"
@@ -20,14 +19,14 @@ constexpr int64_t kWindowBytes = int64_t{64} << 20;
 
 struct RowWindow {
   std::vector<Row> rows;
-  std::vector<uint64_t> begun;  // RowSource::begun() behind each row
-  uint64_t print = 0;           // RowSource::print() behind all of them
-  std::exception_ptr error;     // what is wrong behind the rows; null: nothing
+  std::vector<uint64_t> begun;  // RowSource::begun() after each row
+  uint64_t print = 0;           // RowSource::print() after all of them
+  std::exception_ptr error;     // the error after the rows; null: none
   std::string error_text;
   bool stopped = false;  // a stop ended the wait for more
 };
 
-// A row that cannot be predicted, by its place: DataError that says how to leave it out.
+// Throws a DataError with the row's place, which says how to leave the row out.
 [[noreturn]] void refuse_row(const std::string& place, const std::string& broken);
 
 class RowReader {
@@ -39,9 +38,8 @@ class RowReader {
   // The first row that next() will give; null if there is none.
   const Row* peek();
   bool next(Row& row);
-  // At most `most` rows, and no more after kWindowBytes or where the next one would be waited for.
-  // StoppedReading ends it: all rows that were
-  // taken from the source are handed out before.
+  // At most `most` rows. The window also ends after kWindowBytes, before a row that has not arrived
+  // yet, and at a stop: it then has all rows that were taken from the source.
   RowWindow window(int64_t most);
 
  private:

@@ -27,13 +27,13 @@ struct Row {
       names;                // of `cells`, where each row has its own (JSON lines); else empty
   std::vector<Cell> cells;  // one for each of the source's columns, or of `names`
   Sample sample;
-  int64_t positions = -1;  // that hold a token, of a sample that is filled up; -1: all
+  int64_t positions = -1;  // positions with a token, if the sample is padded; -1: all
   std::string broken;      // why there is no sample; empty: there is
 };
 
 struct RowOptions {
   const std::atomic<bool>* stop = nullptr;  // ends the wait for standard input or a pipe
-  std::filesystem::path out;                // what is written, which is no row; empty: nothing
+  std::filesystem::path out;                // the written file, which is no row; empty: none
 };
 
 class RowSource {
@@ -44,12 +44,13 @@ class RowSource {
   virtual bool next(Row& row) = 0;
   // Whether next() need not wait, as LineReader::is_ready.
   virtual bool is_ready() { return true; }
-  // The columns that rows come with; those of the first row, where each has its own.
+  // The columns of the rows; if each row has its own, those of the first row.
   const std::vector<std::string>& columns() const { return columns_; }
-  // A hash of all rows that were handed out: two sources that agree in it began alike.
+  // A hash of all rows that were handed out: two sources with the same hash gave the same rows so
+  // far.
   uint64_t print() const { return print_.value(); }
-  // The same with the times of files whose contents are no part of print(): whether the rows are
-  // those of an earlier start. A copy on another machine may differ in it.
+  // print() with the modification times of files whose contents are no part of it. Two starts with
+  // the same value read the same rows. A copy on another machine may have another value.
   uint64_t begun() const { return print_.value() ^ times_; }
   // How many texts of each category training did not have, in words; empty: none.
   virtual std::string unknown_text() const { return ""; }

@@ -382,7 +382,7 @@ TEST_F(RowsTest, count_the_texts_of_categories_that_training_did_not_have) {
   EXPECT_EQ(rows->unknown_text(), "b 2");
 }
 
-// Issue 26: all of them were kept in memory. Ranks hear a stop together, so not here.
+// Issue 26: all of them were kept in memory. Ranks check a stop together, so not here.
 TEST_F(RowsTest, of_json_lines_without_a_sound_one_end_soon) {
   texts_.predict.broken = "skip";
   std::string text;
@@ -410,7 +410,7 @@ TEST_F(RowsTest, of_tensors_have_no_labels_that_could_be_wrong) {
   EXPECT_EQ(count, 3);
 }
 
-// Issue 26: tokens 0 without a target at the end of the stream passed for what is filled up.
+// Issue 26: tokens 0 without a target at the end of the stream were taken for padding.
 TEST_F(RowsTest, of_tokens_are_as_long_as_their_window) {
   const std::vector<uint16_t> tokens{5, 6, 7, 8, 9, 0, 3};
   folder_.file("x.bin", {reinterpret_cast<const char*>(tokens.data()), 2 * tokens.size()});
@@ -502,7 +502,7 @@ class HoledSamples : public Dataset {
   }
 };
 
-// Issue 26: it was what a dry run was made of.
+// Issue 26: a dry run was made of the sample that could not be read.
 TEST_F(RowsTest, whose_first_could_not_be_read_show_another_one_to_dry_runs) {
   kinds_.add("holed", [](const SourceOptions&, const std::string&, const DataInfo*) {
     return std::make_unique<HoledSamples>();

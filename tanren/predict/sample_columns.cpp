@@ -42,9 +42,9 @@ bool is_json_number(std::string_view text) {
   return text.empty();
 }
 
-// The same for numbers of one value, whatever their digits, and for true in any case of its
-// letters; else the text itself. Nothing is rounded: ids of 64 bits differ where their doubles do
-// not.
+// A key that is the same for all spellings of one number, and of true or false in any case; else
+// the text itself. Nothing is rounded: different 64-bit ids keep different keys even if their
+// doubles are equal.
 std::string exact_value(std::string_view text) {
   text = trimmed(text);
   double number = 0;
@@ -55,7 +55,7 @@ std::string exact_value(std::string_view text) {
   }
   std::string digits;    // from the first to the last that is not 0
   int64_t exponent = 0;  // of ten, behind them
-  int64_t zeros = 0;     // that no other digit has followed yet
+  int64_t zeros = 0;     // not yet followed by another digit
   bool past_point = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -189,8 +189,8 @@ void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) {
   }
 }
 
-// The cells of a column are of one type in JSON: numbers, or null where there is none. What is
-// neither stays a text.
+// Sets the JSON types of a row's cells in columns of numbers: a number, or null for a missing one.
+// Any other cell stays a text.
 void SampleColumns::set_types(Row& row) const {
   for (size_t i = 0; i < places_.size(); ++i) {
     if (is_category(i)) continue;

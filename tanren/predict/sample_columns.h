@@ -18,8 +18,8 @@ namespace tanren {
 
 class SampleColumns {
  public:
-  // ConfigError if the model was trained on columns without names, or on two of one name: a table's
-  // columns cannot be told by their places.
+  // ConfigError if the model was trained on columns without names, or on two of one name: the
+  // columns of a table cannot be identified by their positions.
   SampleColumns(const RunConfig& config, const DataInfo& info);
 
   // The names that a sample is read from.
@@ -32,8 +32,8 @@ class SampleColumns {
   // Reads the sample from the cells of the bound columns; sets row.broken if it cannot. The cells
   // of numbers get their JSON, also of a row that is broken already.
   void read(Row& row);
-  // Reads it from the cells that row.names calls so. A JSON value that is no text is the category
-  // of that value.
+  // Reads the sample from the cells that have these names in row.names. A JSON value that is no
+  // text is the category of that value.
   void read_by_name(Row& row);
   // How many texts of each category training did not have, in words; empty: none.
   std::string unknown_text() const;
@@ -41,7 +41,7 @@ class SampleColumns {
  private:
   void read_at(const std::vector<size_t>& places, Row& row);
   void set_types(Row& row) const;
-  // The text of column `index` that a JSON value which is no text stands for; null: there is none.
+  // The category of column `index` for a JSON value that is no text; null: there is none.
   const std::string* category_of(size_t index, const std::string& json) const;
   // Adds what column `index` gives of the sample.
   CellProblem read_input(size_t index, std::string_view cell, Sample& sample);

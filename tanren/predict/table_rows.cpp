@@ -26,8 +26,8 @@ std::string place_of_line(const LineReader& lines, int64_t number) {
   return fmt::format("{}:{}", lines.name(), number);
 }
 
-// Why a JSON text is not parsed: values that lie in each other too deeply could not be written
-// again, and the time of an object grows with the square of its keys. Empty: it is.
+// Why a JSON text is not parsed; empty: it is parsed. Values that are nested too deeply could not
+// be written again. The time for an object grows with the square of its number of keys.
 std::string problem_of_shape(const std::string& json) {
   constexpr size_t kMostDeep = 500, kMostKeys = 20'000;
   std::vector<size_t> keys;  // of each value that is open
@@ -49,8 +49,8 @@ std::string problem_of_shape(const std::string& json) {
   return "";
 }
 
-// The values of a JSON object that is known to be sound, in their order, as they stand there but
-// for the blanks around tokens: numbers keep every digit.
+// The values of a valid JSON object, in their order, as they are written except for the blanks
+// around tokens: numbers keep every digit.
 std::vector<std::string> values_as_written(const std::string& json) {
   std::vector<std::string> values;
   int depth = 0;

@@ -102,8 +102,8 @@ void describe_classifier(const Json& json, const HubFolder& folder, RunConfig& c
                          DataInfo& info) {
   const std::string problem = text_at(json, "problem_type");
   const auto names = output_names(json, folder);
-  // As the pipeline of transformers: one output, or outputs of their own, are probabilities by the
-  // sigmoid, but for a regression.
+  // As in transformers' pipeline, a single output or independent outputs (multi-label) become
+  // probabilities by the sigmoid, except in a regression.
   const bool is_regression = problem == "regression";
   info.class_labels = !is_regression && problem != "multi_label_classification" && names.size() > 1;
   config.model.loss = info.class_labels ? "cross_entropy" : is_regression ? "mse" : "bce";
@@ -133,7 +133,8 @@ void describe_language_model(const HubFolder& folder, RunConfig& config, DataInf
   if (data.vocab_size > 0) info.vocab_size = info.outputs = data.vocab_size;
 }
 
-// config.json is untrusted: no layer and no byte is made that the file of weights has nothing for.
+// config.json is untrusted: throws if it asks for more layers or numbers than the weights file can
+// fill, before memory is allocated for them.
 void refuse_beyond_file(const ModelDescription& description, const Pretrained& pretrained,
                         const HubFolder& folder, const Registry& registry) {
   const TensorMap tensors = state_dict_of(read_weights(pretrained.weights)).tensors;

@@ -16,13 +16,14 @@ namespace tanren {
 struct WindowAnswers {
   std::vector<Answer> answers;      // of each row
   std::vector<std::string> broken;  // of each row: why there is no answer; empty: there is
-  bool stopped = false;             // on some rank: the answers are not all there
+  bool stopped = false;             // on some rank; some answers are missing
   int64_t cut = 0;                  // texts that were longer than the model reads
 };
 
 class WindowPredictor {
  public:
-  // All must outlive it. `batch`: samples of a batch; `most`: of a forward, on this rank.
+  // The references must outlive it. `batch`: samples of a batch; `most`: samples of a forward on
+  // this rank.
   WindowPredictor(const RunState& run, const Parts& parts, const Encoder& encoder, AnswerForm form,
                   int64_t batch, int64_t most);
 
@@ -30,7 +31,7 @@ class WindowPredictor {
   // one rank would compute it. A sample whose outputs are NaN is broken. The next batch is made
   // while a forward runs, if that pays. A forward that does not fit into memory is halved, with a
   // line in the log; MemoryError if one sample does not fit. An exchange between ranks.
-  // Unless it `may_stop`, a stop is not looked at.
+  // A stop is checked only if `may_stop`.
   WindowAnswers predict(std::vector<Sample> samples, bool may_stop);
   // How many numbers the answer to a sample has; `one`: a batch of one sample with the id 0.
   int64_t width(const Batch& one);

@@ -29,8 +29,8 @@ at::Tensor parameter_named(const torch::nn::Module& module, const std::string& n
 
 }  // namespace
 
-// Answers the operators that read a tracked weight itself, by themselves: so each is heard once,
-// and not again as those that it is made of.
+// Computes each operator that reads a tracked weight by calling that operator itself. The listener
+// thus hears the operator once, and does not also hear the operators inside it.
 class Calibration::Listener final : public OperatorListener {
  public:
   struct Tracked {

@@ -1,6 +1,6 @@
-// Calibration: the range of what each weight's layer reads, from predictions of sample batches; and
-// the 8-bit weights that follow. Not thread-safe; one forward at a time. Called by what quantises a
-// model.
+// Calibration: finds the range of the inputs that each weight's layer reads, by predicting sample
+// batches, and makes the 8-bit weights. Not thread-safe; one forward at a time. Called by the code
+// that quantises a model.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -23,17 +23,17 @@ using WeightReaders = std::map<std::string, WeightReader, std::less<>>;
 // By the names of weights.
 using InputScales = std::map<std::string, InputScale, std::less<>>;
 
-// Those of `found`, the parameters of a task, that an 8-bit operator can read and no pattern of
-// `keep` matches by any of its names. Throws a ConfigError for a pattern that matches none of all
-// parameters.
+// The parameters in `found` (all parameters of a task) that an 8-bit operator can read and that no
+// pattern of `keep` matches under any of their names. Throws a ConfigError for a pattern that
+// matches no parameter at all.
 WeightReaders weights_to_quantize(const std::vector<ParameterReaders>& found,
                                   const std::vector<std::string>& keep);
 
 class Calibration {
  public:
   // Tracks the inputs of the weights that linear layers and convolutions read. Throws an Error for
-  // a name that the task's module does not have, and for weights that are views of one buffer. The
-  // module stays where it is from now on.
+  // a name that the task's module does not have, and for weights that are views of one buffer. Do
+  // not move the module afterwards: its parameters must keep their storage.
   Calibration(Task task, const WeightReaders& readers, RangeKind range);
   ~Calibration();
   Calibration(const Calibration&) = delete;
@@ -46,14 +46,15 @@ class Calibration {
 
   int64_t num_samples() const { return num_samples_; }
 
-  // Of each tracked weight. A split of the samples into other batches changes nothing but what it
-  // changes in the forward: where that rounds in another way, a range may move by a step of its
-  // search (range_tracker.h). Throws an InputError if fewer than kFewestSamples were predicted, or
-  // if no layer read a weight.
+  // The input scale of each tracked weight. Splitting the samples into other batches can change a
+  // scale only through the forward's rounding: a range may then move by one step of its search
+  // (range_tracker.h). Throws an InputError if fewer than kFewestSamples were predicted, or if no
+  // layer read a weight.
   InputScales inputs() const;
 
-  // The tracked weights whose layers have read nothing but one number. Their bytes hold that number
-  // and 0 exactly, and clip all others: such a weight is better kept.
+  // The tracked weights whose layers have read only one number. Their bytes hold that number and 0
+  // exactly, cover the numbers from 0 to twice it (0 to 255 if it is 0), and clip all others: it is
+  // better not to quantise these weights.
   std::vector<std::string> with_constant_input() const;
 
  private:
@@ -64,11 +65,11 @@ class Calibration {
   int64_t num_samples_ = 0;
 };
 
-// The 8-bit weights of `readers`, with a scale per output channel. static: with the scales of
-// inputs, of which linear layers and convolutions need one. dynamic: without, and without
-// convolutions. weights: all, without scales of inputs. none: empty. Throws an InputError, which
-// names the weight, if it is neither fp32 nor bf16, is 8-bit already or has a number that is not
-// finite, and an Error if the scale of an input is missing.
+// The 8-bit weights of `readers`, with one scale per output channel. static: linear layers and
+// convolutions need the scale of their input in `inputs`. dynamic: no input scales and no
+// convolutions. weights: all weights, no input scales. none: empty. Throws an InputError that names
+// the weight if it is neither fp32 nor bf16, is 8-bit already or has a number that is not finite.
+// Throws an Error if an input scale is missing.
 QuantizedParameters quantized_parameters(const torch::nn::Module& module,
                                          const WeightReaders& readers, QuantizeScheme scheme,
                                          const InputScales& inputs = {});

@@ -22,7 +22,7 @@ using testing::error_of;
 // Reads its weights in all the ways in which models do.
 struct ReadingModel : torch::nn::Module {
   at::Tensor table, conv, in, middle, projection, out, unused;
-  // What in, middle, out, conv and projection read, of all forwards.
+  // The inputs that in, middle, out, conv and projection read, over all forwards.
   std::vector<at::Tensor> read = std::vector<at::Tensor>(5);
   bool seen_training = false;
 

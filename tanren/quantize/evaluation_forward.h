@@ -1,5 +1,6 @@
-// evaluation_forward and training_forward: what an evaluation and a training compute for one batch,
-// for those that watch operators. Called by calibration.h, readers.h, fold.h and fake_scope.h.
+// evaluation_forward and training_forward: run an evaluation's or a training's forward on one
+// batch, for code that watches its operators. Called by calibration.h, readers.h, fold.h and
+// fake_scope.h.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -13,9 +14,9 @@ namespace tanren {
 // prediction does.
 enum class Forwards { predictions, training_too };
 
-// Runs task.predict_rows part after part, or task.predict where there is none, in eval mode and
-// without gradients, and drops the results, which `see` is shown first. `batch` has the dtypes and
-// the device of the module. Throws a ConfigError if the task has neither.
+// Runs task.predict_rows part after part, or task.predict if the task has no predict_rows, in eval
+// mode and without gradients. Passes each result to `see` and then drops it. `batch` has the dtypes
+// and the device of the module. Throws a ConfigError if the task has neither.
 void evaluation_forward(const Task& task, const Batch& batch,
                         const std::function<void(const Prediction&)>& see = {});
 

@@ -42,7 +42,7 @@ std::string why_kept(const ParameterReaders& found, const std::vector<std::strin
   return found.reader ? "a convolution, whose inputs get no scale per row" : found.why;
 }
 
-// "kernel: pow reads it in training": of the first weight.
+// The first weight that stays, with the reason: "kernel: pow reads it in training".
 std::string why_none(const torch::nn::Module& module, const std::vector<ParameterReaders>& found,
                      const std::vector<std::string>& keep) {
   const auto parameters = module.named_parameters();
@@ -127,7 +127,8 @@ Task fake_quantized(Task task, const FakeQuantization& how) {
   }
   const auto layers = std::make_shared<const FakeLayers>(*task.module, how);
   layers->make_norms_still();
-  // What couples samples beside batch norms only the task knows.
+  // Batch norms in eval mode do not couple samples. Only the task knows whether something else
+  // does.
   if (!task.facts.couples_samples) task.facts.couples_samples = false;
   return task_within<FakeScope>(std::move(task), layers);
 }

@@ -179,7 +179,7 @@ TEST(FakeQuantization, leaves_a_weight_that_the_training_reads_in_another_form_a
                          "(kernel: pow reads it in training)");
 }
 
-// Such as a weight that is pruned while it is trained.
+// For example a weight that is pruned during training.
 TEST(FakeQuantization, leaves_a_weight_that_training_mode_reads_in_another_form) {
   const auto model = std::make_shared<FakedModel>();
   const at::Tensor calls = model->register_buffer("calls", at::zeros({1}));
@@ -206,7 +206,7 @@ TEST(FakeQuantization, leaves_a_weight_that_training_mode_reads_in_another_form)
 TEST(FakeQuantization, throws_where_a_forward_reads_a_rounded_weight_in_another_form) {
   const auto model = std::make_shared<FakedModel>();
   Task plain = task_of(model);
-  bool in_another_form = false;  // what no dry run sees
+  bool in_another_form = false;  // set only after the dry run
   plain.phases.front().forward = [&](const Batch& batch) {
     const at::Tensor y = model->forward(batch["inputs"]);
     const at::Tensor wide = at::zeros({2, kWidth});

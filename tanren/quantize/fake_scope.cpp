@@ -25,10 +25,11 @@
 namespace tanren {
 namespace {
 
-// Smaller tensors hold values: models compute constants with tensors.
+// Bytes. Smaller tensors hold values in a dry run, because models compute constants with tensors.
 constexpr int64_t kRealInFakes = 64 << 10;
 
-// Of a parameter, and of its view in an operator. Parameters may be parts of one memory.
+// Identifies a parameter, also by a view of it in an operator. Several parameters may lie in one
+// storage.
 struct WeightPlace {
   const c10::StorageImpl* storage;
   int64_t offset;
@@ -54,8 +55,8 @@ Value* find_by_place(ByPlace<Value>& all, const at::Tensor& weight) {
   return found == all.end() ? nullptr : &found->second;
 }
 
-// Counts what linear layers and convolutions read. Answers by the operators themselves, so that
-// each is heard once, and not again as those that it is made of.
+// Counts the elements that linear layers and convolutions read. Computes a product by calling its
+// operator, so that it is heard once, and the operators inside it are not heard.
 class InputCounts final : public OperatorListener {
  public:
   InputCounts(const torch::nn::Module& module, const WeightReaders& readers) {
@@ -98,7 +99,7 @@ class InputCounts final : public OperatorListener {
     return {};
   }
 
-  // Of what was heard since the last call, the larger one for each name.
+  // Raises most[name] to the elements per sample that were counted since the last call.
   void take(int64_t samples, std::map<std::string, int64_t>& most) {
     for (auto& [place, counted] : by_place_) {
       for (const std::string& name : counted.names) {
@@ -134,7 +135,8 @@ struct FakeLayers::Layer {
   WeightReader reader = WeightReader::linear;
   int64_t input_elements = 1;
   at::Tensor scale, zero_point;  // undefined: the input gets none
-  // The buffer's version and the value that it then had; a forward reads no device for it.
+  // The buffer's version and its value at that version (-1: unknown), so that a forward need not
+  // read the device.
   mutable std::atomic<int64_t> known = -1;
 
   int64_t zero() const {
@@ -150,7 +152,7 @@ struct FakeLayers::Layer {
   }
 };
 
-// Made for each scope, since a parameter's memory is another one after it was moved.
+// Made for each scope, because a parameter has another memory after it was moved.
 class FakeLayers::Answering final : public OperatorListener {
  public:
   explicit Answering(std::shared_ptr<const FakeLayers> layers) : layers_(std::move(layers)) {
@@ -190,7 +192,7 @@ class FakeLayers::Answering final : public OperatorListener {
     return convolution(rounded(*of, input), rounded_weight(*of, weight),
                        bias.value_or(at::Tensor()), how.stride.front(), how.padding.front());
   }
-  // The rows that are asked for are rounded: each has its own scale.
+  // Rounds only the requested rows: each has its own scale.
   Answer trained_embedding(const at::Tensor& weight, const at::Tensor& indices,
                            const Embedding& how) override {
     const Layer* const of = find(weight);
@@ -209,7 +211,7 @@ class FakeLayers::Answering final : public OperatorListener {
     return found == by_place_.end() ? nullptr : found->second;
   }
 
-  // The weight would be read as it is, and the 8-bit model would compute something else.
+  // Otherwise the weight would be read unrounded, and the 8-bit model would compute something else.
   [[noreturn]] static void throw_unanswered(const Layer& of, std::string_view how) {
     throw Error(fmt::format(
         "[quantize] {} is read by {}, which no rounded weight answers, in a training that rounds "
@@ -224,17 +226,19 @@ class FakeLayers::Answering final : public OperatorListener {
     if (const Layer* const of = find(argument)) throw_unanswered(*of, how);
   }
 
-  // `weight` [out, …]. The last one is kept for the next call: a loss reads its head in parts.
+  // `weight` [out, …]. Keeps the last result for the next call, because a loss reads its head in
+  // parts.
   at::Tensor rounded_weight(const Layer& of, const at::Tensor& weight) {
     const bool differentiates = at::GradMode::is_enabled() && weight.requires_grad();
     const auto version = static_cast<int64_t>(of.parameter._version());
-    // The end of a recomputed block may have cut it off from its graph.
+    // The end of a recomputed block may have detached the kept result from its graph.
     const bool is_kept = last_.of == &of && last_.version == version &&
                          last_.rounded.requires_grad() == differentiates;
     if (!is_kept) last_ = {&of, version, fake_quantize_weight(weight)};
     return last_.rounded;
   }
-  // As quantized_linear rounds rows: symmetric, with the scale of a weight's channel.
+  // Rounds each row as quantized_linear does: symmetrically, with a scale computed as for a
+  // weight's channel.
   static at::Tensor rounded_rows(const at::Tensor& x) {
     if (x.numel() == 0) return x;
     return fake_quantize_weight(x.reshape({-1, x.size(-1)})).view(x.sizes());

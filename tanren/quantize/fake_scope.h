@@ -1,8 +1,9 @@
 // FakeLayers: the weights of a module that fake_quantization.h found, with the scales of their
-// inputs. FakeScope: within it the operators of its thread that read such a weight are answered by
-// the same operators on rounded numbers. Both passes of a recomputed block are. One of these
-// operators in another form than the layer's throws an Error that names the weight; any other
-// operator reads it as it is, which find_fake_quantization has excluded. Internal to quantize/.
+// inputs. FakeScope: within it, this thread's operators that read such a weight run on rounded
+// numbers, in both passes of a recomputed block. If one of these operators reads the weight in
+// another form than the layer's, it throws an Error that names the weight. Any other operator reads
+// the weight unrounded; find_fake_quantization has excluded weights with such operators. Internal
+// to quantize/.
 #pragma once
 
 #include "tanren/base/operator_listener.h"
@@ -19,10 +20,11 @@
 
 namespace tanren {
 
-// Thread-safe, but for make_norms_still. Scales, zero points and weights may change between scopes.
+// Thread-safe, except for make_norms_still. Scales, zero points and weights may change between
+// scopes.
 class FakeLayers {
  public:
-  // Takes the scales where the module has them registered.
+  // Takes the scales that the module has registered.
   FakeLayers(const torch::nn::Module& module, const FakeQuantization& how);
   ~FakeLayers();
   FakeLayers(const FakeLayers&) = delete;
@@ -52,12 +54,13 @@ class FakeScope {
 // The module's batch norms, tanren's and torch's, by the names of their types.
 std::vector<std::shared_ptr<torch::nn::Module>> batch_norms(const torch::nn::Module& module);
 
-// Of one sample of `batch`: elements of the inputs of each of `readers` in the forward of the phase
-// that reads most, by the weight's name. A dry run.
+// By the weight's name, for each of `readers`: the elements per sample of the inputs that its
+// layers read in one phase's forward; the largest number of all phases. A dry run on `batch`.
 std::map<std::string, int64_t> input_elements(const Task& task, const WeightReaders& readers,
                                               const Batch& batch);
 
-// A learned scale as it is used: an update may have taken it below 0.
+// The absolute value of a learned scale, at least the smallest normal fp32 number: an update may
+// have taken the scale below 0.
 at::Tensor above_zero(const at::Tensor& scale);
 
 }  // namespace tanren

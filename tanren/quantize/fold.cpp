@@ -20,7 +20,7 @@
 namespace tanren {
 namespace {
 
-// Smaller tensors hold values: models compute constants with tensors.
+// Bytes. Smaller tensors hold values in a dry run, because models compute constants with tensors.
 constexpr int64_t kRealConstants = 64 << 10;
 
 struct NormAfter {
@@ -35,7 +35,7 @@ struct FoldedConvolution {
   bool is_read_otherwise = false;
 };
 
-// The tensors of a module, found again in what operators read.
+// Finds a module's tensors among the tensors that operators read.
 class ModuleTensors {
  public:
   explicit ModuleTensors(const torch::nn::Module& module) {
@@ -114,7 +114,7 @@ std::optional<NormAfter> norm_by_running_statistics(std::string_view name,
   return norm;
 }
 
-// Looks at the operators that the program calls, not at those that these call.
+// Observes the operators that the program calls, not the operators inside them.
 class NormFinder final : public DryObserver {
  public:
   explicit NormFinder(const torch::nn::Module& module) : tensors_(module) {}
@@ -148,13 +148,14 @@ class NormFinder final : public DryObserver {
     }
   }
 
-  // The task gives it away: a convolution's own result among them stays what it is.
+  // `tensor` is a result of the task. If it is a convolution's result, that convolution stays as it
+  // is.
   void note_result(const at::Tensor& tensor) {
     FoldedConvolution* const before = tensor.defined() ? made(tensor) : nullptr;
     if (before != nullptr) before->is_read_otherwise = true;
   }
 
-  // Those that can be folded.
+  // The convolutions that can be folded.
   std::vector<FoldedConvolution> found() {
     std::vector<FoldedConvolution> all;
     for (const auto& one : convolutions_) {
@@ -162,7 +163,7 @@ class NormFinder final : public DryObserver {
     }
     return all;
   }
-  // Whether this forward, too, can be folded so, or reads none of it.
+  // Whether this forward also allows folding `other`, or reads none of its tensors.
   bool agrees_with(const FoldedConvolution& other) {
     const std::vector<FoldedConvolution> own = found();
     const bool is_alike = std::any_of(own.begin(), own.end(), [&](const auto& one) {

@@ -43,11 +43,11 @@ struct NormedModel : torch::nn::Module {
     add("plain", 3, 4, false, true);
     add("biased", 4, 4, true, true);
     add("not_affine", 4, 4, true, false);
-    add("residual", 4, 4, false, true);  // its convolution is added, too
+    add("residual", 4, 4, false, true);  // its convolution's result is also added
     add("twice", 4, 4, false, true);     // runs twice
     add("moved", 4, 4, false, true);     // relu in place between convolution and norm
     add("read", 4, 4, false, true);      // its weight has another reader
-    add("late", 4, 4, false, true);      // another norm has its convolution
+    add("late", 4, 4, false, true);      // its norm follows a sum; its convolution does not run
   }
   at::Tensor forward(const at::Tensor& images) const {
     const auto both = [&](const std::string& name, const at::Tensor& x) {
@@ -154,7 +154,7 @@ TEST(Fold, puts_the_norms_scale_into_the_weight_and_leaves_its_shift_alone_actin
     EXPECT_TRUE(at::equal(now.mean, at::zeros_like(now.mean)));
     EXPECT_TRUE(near(now.variance + kNormEps, at::ones_like(now.variance)));
   }
-  const Values now = copies("not_affine");  // without a shift of its own, the mean is one
+  const Values now = copies("not_affine");  // a norm without a bias has its shift in the mean
   EXPECT_TRUE(near(now.weight, bare.weight * factor_of(bare).view({-1, 1, 1, 1})));
   EXPECT_TRUE(near(now.mean, bare.mean * factor_of(bare)));
   for (const auto& [name, old] : {std::pair("twice", twice), std::pair("residual", residual)}) {
@@ -203,7 +203,6 @@ TEST(Fold, leaves_a_convolution_that_a_trainings_forward_reads_without_its_norm)
   EXPECT_EQ(fold_batch_norms(task, batch).size(), 3u);
 }
 
-// What else than a norm looks at a convolution's result.
 TEST(Fold, leaves_a_convolution_that_is_a_result_and_one_whose_rows_are_channels) {
   const auto model = std::make_shared<NormedModel>();
   const Batch batch = images_of(at::kFloat);

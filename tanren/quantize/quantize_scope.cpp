@@ -77,14 +77,14 @@ void check_parameter(const QuantizedParameter& of, const at::Tensor* parameter,
   check_input(of, name);
 }
 
-// Of the operator's result.
+// The dtype of the operator's result.
 at::ScalarType compute_dtype(const at::Tensor& weight) {
   const bool casts = at::autocast::is_autocast_enabled(at::kCPU) &&
                      !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCPU);
   return casts ? at::autocast::get_autocast_dtype(at::kCPU) : weight.scalar_type();
 }
 
-// compute(x, dtype) in `dtype`; fp16, which the 8-bit operators lack, by way of fp32.
+// compute(x, dtype) in `dtype`. fp16 goes through fp32, because the 8-bit operators lack it.
 template <class F>
 at::Tensor computed_in(at::ScalarType dtype, const at::Tensor& x, const F& compute) {
   const at::Tensor given = x.scalar_type() == at::kHalf ? x.to(at::kFloat) : x;
@@ -94,8 +94,8 @@ at::Tensor computed_in(at::ScalarType dtype, const at::Tensor& x, const F& compu
 
 at::Tensor bias_of(const OperatorListener::Bias& bias) { return bias ? *bias : at::Tensor(); }
 
-// The rows times the expanded weight, some channels at a time: bytes are read once, and what they
-// become stays in the cache.
+// The rows times the expanded weight, some channels at a time: the bytes are read once, and the
+// expanded channels stay in the cache.
 at::Tensor product_of_expanded(const at::Tensor& x, const QuantizedWeight& weight,
                                const at::Tensor& bias, at::ScalarType dtype) {
   constexpr int64_t kExpandedElements = 128 << 10;
@@ -151,8 +151,9 @@ struct QuantizedLayers::Layer {
     replace_by_nan(parameter);
   }
 
-  // The convolution with this stride and padding, which the first call settles; null for others.
-  // What a dry run of a real model prepares has no numbers: it lies in `of_shapes` alone.
+  // The convolution with this stride and padding, which the first call fixes; null for any others.
+  // A dry run of a real model prepares a convolution without numbers: it is stored only in
+  // `of_shapes`.
   const QuantizedConvolution* convolution(const at::Tensor& x, int64_t stride, int64_t padding,
                                           std::optional<QuantizedConvolution>& of_shapes) {
     const std::lock_guard<std::mutex> lock(one_at_a_time);
@@ -181,7 +182,7 @@ struct QuantizedLayers::Layer {
   std::atomic<int64_t> answers = 0;
 };
 
-// Made for each scope, since a parameter's storage is another one after the module was moved.
+// Made for each scope, because moving the module gives its parameters new storages.
 class QuantizedLayers::Answering final : public OperatorListener {
  public:
   explicit Answering(std::shared_ptr<const QuantizedLayers> layers) : layers_(std::move(layers)) {
@@ -270,7 +271,8 @@ class QuantizedLayers::Answering final : public OperatorListener {
     return found != by_storage_.end() ? found->second : nullptr;
   }
 
-  // Nobody could tell which of two 8-bit weights is meant.
+  // Throws if an outer scope has an 8-bit weight of the same parameter: it would be unclear which
+  // one to use.
   void refuse_other_weights() const {
     for (const Answering* other = outer_.get(); other != nullptr; other = other->outer_.get()) {
       for (const auto& [storage, layer] : by_storage_) {
@@ -308,7 +310,7 @@ class QuantizedLayers::Answering final : public OperatorListener {
   }
 
   std::shared_ptr<const QuantizedLayers> layers_;
-  std::shared_ptr<Answering> outer_;  // asked for what `layers_` have not
+  std::shared_ptr<Answering> outer_;  // for weights that `layers_` do not have
   std::unordered_map<const c10::StorageImpl*, Layer*> by_storage_;
 };
 
@@ -327,7 +329,7 @@ QuantizedLayers::QuantizedLayers(const torch::nn::Module& module, QuantizedParam
   }
   std::set<const at::TensorImpl*> seen;
   const size_t num_weights = parameters.size();
-  while (!parameters.empty()) {  // each one's values go as soon as they are packed
+  while (!parameters.empty()) {  // frees each weight's values once they are packed
     auto item = parameters.extract(parameters.begin());
     const at::Tensor& parameter = named[item.key()];
     if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;  // its second name

@@ -119,7 +119,7 @@ TEST(QuantizedLayers, leave_no_numbers_in_views_that_the_module_took_before) {
   EXPECT_TRUE(is_all_nan(at::linear(at::ones({3, 8}), module.half)));
   EXPECT_TRUE(is_all_nan(module.half));
 
-  // Of a buffer that others lie in, only its own part.
+  // If other tensors lie in the same buffer, only the parameter's own part becomes NaN.
   OneWeight part(at::randn({4, 8}));
   const at::Tensor buffer = at::ones({8, 8});
   part.weight.set_data(buffer.narrow(0, 2, 4));
@@ -209,7 +209,7 @@ TEST(QuantizeScope, names_the_weight_of_a_reader_that_nobody_foresaw_or_gives_it
   EXPECT_EQ(of.answers(), 0);
 }
 
-// Of the scheme "weights": exactly the layer with the expanded weight, up to the order of its sums.
+// The scheme "weights" gives the layer with the expanded weight, up to the order of its sums.
 TEST(QuantizeScope, expands_a_weight_whose_input_stays_floating) {
   at::manual_seed(31);
   for (const auto& [out, in] : {std::pair<int64_t, int64_t>{10, 16}, {700, 1024}}) {
@@ -456,7 +456,7 @@ TEST(QuantizedTask, refuses_a_second_quantisation_of_a_parameter) {
                                                       QuantizeScheme::dynamic);
                          }),
                          "first has an 8-bit weight already");
-  // Its numbers are there again, and the task still answers for it.
+  // The parameter has its numbers again, but the first task still has its 8-bit weight.
   net->first.set_data(weight);
   const Task twice = quantized(once, parameters);
   TANREN_EXPECT_CONTAINS(error_of<Error>([&] { (void)twice.predict(batch); }),

@@ -1,6 +1,6 @@
-// The names of what lies beside an 8-bit weight, in files and in modules: of `x.weight` they are
-// `x.weight_scale`, `x.input_scale` and `x.input_zero_point`; of another parameter, `x.kernel`,
-// `x.kernel_scale`, `x.kernel_input_scale` and `x.kernel_input_zero_point`.
+// The names of the tensors that belong to an 8-bit weight, in files and in modules. For `x.weight`:
+// `x.weight_scale`, `x.input_scale` and `x.input_zero_point`. For a parameter of another name,
+// `x.kernel`: `x.kernel_scale`, `x.kernel_input_scale` and `x.kernel_input_zero_point`.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // QuantizedParameters: the 8-bit weights of a model by the names of its parameters, and what each
-// one's layer needs beside them. Made by a calibration or read from a file; used by the scope that
-// answers operators in the model's place.
+// one's layer needs beside them. Made by a calibration or read from a file; used by QuantizeScope,
+// which computes the model's operators with them.
 #pragma once
 
 #include "tanren/base/quantized_weight.h"
@@ -24,8 +24,8 @@ constexpr std::string_view name(WeightReader reader) {
 }
 
 struct QuantizedParameter {
-  // The parameter's shape: [out, in], [out, in, kernel, kernel], [rows, width]. Of a projection
-  // transposed: [out, in], so that each output has its scale.
+  // The parameter's shape: [out, in], [out, in, kernel, kernel], [rows, width]. The weight of a
+  // projection is transposed to [out, in], so that each output has its own scale.
   QuantizedWeight weight;
   WeightReader reader = WeightReader::linear;
   std::optional<InputScale> input;  // none: dynamic (linear) or not quantised (embedding)

@@ -12,8 +12,8 @@ Task quantized(Task task, QuantizedParameters parameters, ReplacedNumbers number
   if (parameters.empty()) return task;
   const std::shared_ptr<const QuantizedLayers> layers =
       std::make_shared<QuantizedLayers>(*task.module, std::move(parameters), numbers);
-  // The answers have no gradients: a backward then says that there are none, instead of leaving out
-  // those below an 8-bit layer.
+  // 8-bit operators have no gradient. Now a backward fails, instead of silently leaving out the
+  // gradients below an 8-bit layer.
   for (const at::Tensor& parameter : task.module->parameters()) parameter.requires_grad_(false);
   return task_within<QuantizeScope>(std::move(task), layers);
 }

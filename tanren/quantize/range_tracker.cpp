@@ -23,11 +23,11 @@ constexpr float kSmallest = std::numeric_limits<float>::min();
 
 float scale_of_width(double width) { return std::max(static_cast<float>(width), kSmallest); }
 
-// A power of two times the scale is the number.
+// The scale is the number divided by a power of two, so that the number is exact.
 InputScale scale_of_constant(float number) {
   if (number == 0) return {.scale = 1, .zero_point = 0};
   const float size = std::abs(number);
-  // In the middle of the bytes, so that numbers around it have bytes, too.
+  // The number is in the middle of the bytes, so that numbers around it have bytes, too.
   const float scale = size / 128 >= kSmallest ? size / 128 : std::max(size, kSmallest);
   return {.scale = scale, .zero_point = number < 0 ? 255 : 0};
 }
@@ -39,9 +39,10 @@ InputScale scale_of_range(double low, double high) {
               std::clamp(std::nearbyint(-low / static_cast<double>(scale)), 0.0, kLevels))};
 }
 
-// The search for the scale and zero point with the least squared error. Multiples of the scale
-// have bytes, whatever the zero point: it says alone how many of them lie below 0, and thereby what
-// is clamped. So each scale is walked through once, and all zero points follow from sums.
+// Searches for the scale and zero point with the least squared error. The zero point does not
+// change to which multiple of the scale a number is rounded. It only shifts the range, and thereby
+// which numbers are clamped. Each scale therefore takes one pass over the bins, and the errors of
+// all zero points follow from prefix sums.
 class RangeSearch {
  public:
   explicit RangeSearch(const std::vector<NumberCounts::Bin>& bins)
@@ -64,8 +65,8 @@ class RangeSearch {
   }
 
  private:
-  // Steps per halving of the range. Clamping pays to a 256th of the range at most: it would take
-  // more than 1e8 numbers of which one is far away.
+  // kCoarse and kFine: steps per halving of the range. kHalvings: the smallest range is a 256th of
+  // the whole, because a smaller one pays only for more than 1e8 numbers of which one is far away.
   static constexpr int64_t kCoarse = 16, kFine = 256, kHalvings = 8;
 
   struct Sums {
@@ -117,7 +118,7 @@ class RangeSearch {
   }
 
   const std::vector<NumberCounts::Bin>& bins_;
-  std::vector<double> level_;     // of each bin, in scales
+  std::vector<double> level_;     // of each bin, rounded, in units of the scale
   std::vector<double> rounding_;  // squared error of rounding, of all bins before
   std::vector<Sums> sums_;        // of all bins before
   InputScale best_;

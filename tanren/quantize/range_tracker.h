@@ -16,8 +16,8 @@
 
 namespace tanren {
 
-// How often numbers were seen, each rounded to 11 significant bits. It has room for an octave from
-// the first number in it on, so that numbers of any size can come at any time.
+// How often numbers were seen, each rounded to 11 significant bits. The counters of an octave are
+// allocated when its first number comes, so numbers of any size can come at any time.
 class NumberCounts {
  public:
   // All must be finite.
@@ -30,7 +30,7 @@ class NumberCounts {
   std::vector<Bin> bins() const;
 
  private:
-  // By sign and exponent, the negative ones first; empty: none was seen.
+  // Counters by sign and exponent, negative numbers first. An empty vector: no number was seen.
   std::array<std::vector<int64_t>, 512> octaves_;
 };
 
@@ -42,7 +42,7 @@ class RangeTracker {
   // x: floating numbers of any shape. Throws an InputError if one of them is not finite in fp32.
   void add(const at::Tensor& x);
   bool is_empty() const { return !has_seen_; }
-  // It has always been the same number.
+  // Whether all numbers seen were the same.
   bool is_constant() const { return has_seen_ && lowest_ == highest_; }
 
   // The scale and zero point of the bytes. 0 is always exact, and so is an input that has always

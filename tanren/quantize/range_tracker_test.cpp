@@ -158,7 +158,7 @@ TEST(RangeTracker, mse_keeps_numbers_that_bytes_hold_exactly) {
 
 TEST(RangeTracker, the_range_is_the_same_bit_by_bit_in_any_split_and_order) {
   at::manual_seed(4);
-  // Sizes that grow: later parts widen what earlier ones needed.
+  // The numbers grow: later parts widen the range of earlier ones.
   const at::Tensor x = at::randn({2100}) * at::logspace(-6, 3, 2100);
   for (const auto kind : {RangeKind::minmax, RangeKind::mse}) {
     const InputScale whole = tracked(kind, {x});

@@ -27,7 +27,7 @@
 namespace tanren {
 namespace {
 
-// Smaller tensors hold values: models compute constants with tensors.
+// Bytes. Smaller tensors hold values in a dry run, because models compute constants with tensors.
 constexpr int64_t kRealBytes = 64 << 10;
 
 // What one forward did with a parameter.
@@ -36,10 +36,10 @@ struct Notes {
   std::set<WeightReader> readers;
   std::string other;  // the first operator that no 8-bit one can stand in for, and when
   std::set<std::pair<int64_t, int64_t>> geometries;  // stride and padding of its convolutions
-  bool shared = false;                               // by parameters that are not the same
+  bool shared = false;                               // different parameters share its memory
   bool is_predicted_with = false;                    // a prediction reads it
-  std::set<WeightReader> predicted = {};             // those of `readers` that are a prediction's
-  bool is_training = false;                          // what reads it now is a training's forward
+  std::set<WeightReader> predicted = {};             // the readers in predictions
+  bool is_training = false;                          // the current forward is a training's
 
   void read_by_other(const std::string& what) {
     if (other.empty()) other = what + (is_training ? " reads it in training" : " reads it");
@@ -68,7 +68,7 @@ class Notebook {
     }
   }
 
-  // What reads parameters from now on is a training's forward.
+  // From now on, reads count as a training's.
   void end_predictions() {
     for (auto& [storage, notes] : of_) {
       notes.is_predicted_with = !notes.readers.empty() || !notes.other.empty();
@@ -150,7 +150,7 @@ class OtherReads final : public DryObserver {
   explicit OtherReads(Notebook& notebook) : notebook_(notebook) {}
 
   void around(const DryCall& call, c10::function_ref<void()> run) override {
-    // What an operator calls in turn is its own business.
+    // Operators inside another operator do not count.
     if (inside_ || is_hooked(call)) return run_inside(run);
     std::vector<Notes*> read;
     for (const auto& value : call.arguments()) {
@@ -174,15 +174,15 @@ class OtherReads final : public DryObserver {
     return std::find(names.begin(), names.end(), call.op.operator_name().name) != names.end();
   }
 
-  // HookedReads has heard it.
+  // Whether HookedReads hears the operator.
   static bool is_hooked(const DryCall& call) {
     constexpr std::array<std::string_view, 5> kHooked = {
         "aten::linear", "aten::addmm", "aten::matmul", "aten::conv2d", "aten::embedding"};
     return call.op.operator_name().overload_name.empty() && is_one_of(call, kHooked);
   }
 
-  // Whether it gave the whole parameter again, as it is or turned, which the operator that then
-  // reads it shows.
+  // Whether the operator only returned the whole parameter, unchanged or transposed. The operator
+  // that reads this result is noted instead.
   bool only_looks(const DryCall& call) {
     constexpr std::array<std::string_view, 6> kViews = {
         "aten::t", "aten::transpose", "aten::numpy_T", "aten::detach", "aten::alias", "aten::to"};
@@ -201,8 +201,8 @@ class OtherReads final : public DryObserver {
   bool inside_ = false;
 };
 
-// Puts the module into training mode, but for its batch norms, which stand still in a training that
-// rounds. Then flags, buffers and the process's generator are as they were.
+// Puts the module into training mode, except for its batch norms, which stay in eval mode in a
+// training that rounds. The destructor restores flags, buffers and the CPU's generator.
 class TrainingModeScope {
  public:
   explicit TrainingModeScope(torch::nn::Module& module)

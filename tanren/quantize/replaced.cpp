@@ -13,7 +13,7 @@ namespace tanren {
 
 namespace {
 
-// The row in each place of dim 0, whose stride is 0 also where its size is 1.
+// Repeats the row along dim 0, whose stride is 0 even if its size is 1.
 at::Tensor in_each_place(const at::Tensor& row, at::IntArrayRef sizes) {
   at::Tensor all = row.expand(sizes);
   if (sizes.front() > 1) return all;

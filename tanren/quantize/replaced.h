@@ -1,8 +1,8 @@
-// A replaced parameter: its numbers are elsewhere, in 8 bits, and in their place stands one row of
-// NaN, expanded to the parameter's shape. An operator that nobody answers reads NaN, never a wrong
-// number; a kernel that reads data_ptr as if the parameter were contiguous reads past the row. A
-// row, not one number: its strides tell a weight from its transpose, and whether it is
-// channels-last. Called by quantize_scope, readers of files, and train/build.
+// A replaced parameter: its numbers are stored elsewhere, in 8 bits. The parameter itself is one
+// row of NaN, expanded to its shape. An operator that no QuantizeScope computes reads NaN, never a
+// wrong number; a kernel that reads data_ptr as if the parameter were contiguous reads past the
+// row. It is a row and not one number, because its strides distinguish a weight from its transpose,
+// and channels-last from contiguous. Called by quantize_scope, readers of files, and train/build.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,17 +11,17 @@
 
 namespace tanren {
 
-// Of parameters that become 8-bit: whether they still have their numbers, or what reads a file has
-// freed them before by replace_by_nan.
+// Whether the parameters that become 8-bit still have their numbers, or the reader of a file has
+// already freed them by replace_by_nan.
 enum class ReplacedNumbers { there, freed };
 
-// Gives the parameter the NaNs, in its own dtype and memory format, and frees its numbers. They
-// become NaN for whoever else holds them, such as a view that a module took in its constructor: a
-// copy keeps them, a detach() does not. The parameter no longer requires a gradient. One that has a
-// single row already (is_replaced) keeps it, and its numbers become NaN.
+// Gives the parameter the row of NaN, in its own dtype and memory format, and frees its numbers.
+// Tensors that share its memory, such as a view that a module took in its constructor or a
+// detach(), become NaN; a copy keeps the numbers. The parameter no longer requires a gradient. A
+// parameter that is already replaced (is_replaced) keeps its row, whose numbers become NaN.
 void replace_by_nan(at::Tensor parameter);
 
-// By the stride of dim 0, which is 0, also of a parameter of one row.
+// Checks that the stride of dim 0 is 0, as it also is for a replaced parameter of one row.
 bool is_replaced(const at::Tensor& parameter);
 
 // InputError, with the parameter's `name`, if it is replaced: it cannot be quantised again.

@@ -20,7 +20,8 @@ std::function<Result(Arguments...)> run_within(const std::shared_ptr<const Layer
   };
 }
 
-// Scope is made of `layers`. Several threads may run the task at once if a Scope is its thread's.
+// Constructs each Scope from `layers`. Several threads may run the task at once if a Scope affects
+// only its own thread.
 template <class Scope, class Layers>
 Task task_within(Task task, const std::shared_ptr<const Layers>& layers) {
   for (PhaseSpec& phase : task.phases) {

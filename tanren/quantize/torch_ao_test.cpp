@@ -1,6 +1,6 @@
-// Our linear layers with 8-bit weights beside torch.ao's dynamic one, FBGEMM's. The results are in
-// a file by tests/fixtures/make/linear_dynamic_fixture.py, which says how the schemes differ and
-// with which rows they give the same whole numbers.
+// Compares our linear layers with 8-bit weights to torch.ao's dynamic one (FBGEMM). The file of
+// torch.ao's results is written by tests/fixtures/make/linear_dynamic_fixture.py, which says how
+// the schemes differ and for which rows they give the same whole numbers.
 #include "tanren/formats/safetensors.h"
 #include "tanren/ops/quantized_linear.h"
 
@@ -43,13 +43,13 @@ std::vector<AoCase> ao_cases() {
   return cases;
 }
 
-// How much of `most`, element by element, lies between two results.
+// The largest ratio of |got - wanted| to `most`, element by element.
 double share_of(const at::Tensor& most, const at::Tensor& got, const at::Tensor& wanted) {
   return ((got.to(at::kDouble) - wanted).abs() / most).max().item<double>();
 }
 
-// Of the same whole numbers and the same scales: a product, the bias and 16 roundings in fp32
-// (16 × 2⁻²⁴). A product is at most the result and the bias.
+// The rounding error of a result from the same whole numbers and scales. It is that of 16 roundings
+// in fp32 (16 × 2⁻²⁴) of the product and the bias. The product is at most |result| + |bias|.
 at::Tensor rounding_of(const at::Tensor& result, const at::Tensor& bias) {
   return (result.to(at::kDouble).abs() + 2 * bias.abs()) * 1e-6;
 }

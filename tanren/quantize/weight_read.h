@@ -1,6 +1,7 @@
 // WeightRead: how an operator that is heard (base/operator_listener.h) reads a weight: which 8-bit
-// operator can stand in its place, or why none can. One set of rules for readers.cpp, which asks it
-// of all operators of a forward, and quantize_scope.cpp, which answers them.
+// operator can replace it, or why none can. readers.cpp applies these rules to all operators of a
+// forward. Calibration, FakeScope and QuantizeScope apply the same rules to the operators that they
+// hear.
 #pragma once
 
 #include "tanren/base/operator_listener.h"
@@ -12,7 +13,7 @@ namespace tanren {
 
 struct WeightRead {
   std::optional<WeightReader> reader;
-  const char* why = "";  // there is none: the form of the operator, "an addmm that scales"
+  const char* why = "";  // no reader: the form of the operator, "an addmm that scales"
 };
 
 // `parameter` is the parameter in whose storage the operator's argument `weight` or `right` lies:

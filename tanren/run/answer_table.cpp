@@ -99,7 +99,7 @@ std::string AnswerTable::header() const {
   return line + "\n";
 }
 
-// A byte of a character that goes on in the next token is shown as U+FFFD.
+// Part of a character that continues in the next token is shown as U+FFFD.
 Cell AnswerTable::text_of(int64_t token) const {
   if (token >= tokenizer_->vocab_size()) return null_cell();
   return {printable(tokenizer_->decode({static_cast<int32_t>(token)}))};
@@ -136,7 +136,8 @@ std::vector<Cell> AnswerTable::added_cells(const Answer* answer, size_t token) c
       for (const float score : answer->scores) cells.push_back(number_cell(score));
     }
   }
-  // A model may have more outputs than the data have classes; the table has their columns alone.
+  // A model may have more outputs than the data have classes. The table has columns only for the
+  // classes.
   if (cells.size() < added_.size()) cells.resize(added_.size(), null_cell());
   cells.resize(added_.size());
   return cells;

@@ -1,6 +1,6 @@
-// AnswerTable: predictions as the rows of a CSV or JSON lines file: the columns that a row came
-// with, in their order, then what the model says of it. Text in, text out; writes no file. Used by
-// tanren predict and by tanren eval --predictions.
+// AnswerTable: predictions as the rows of a CSV or JSON lines file. A row has its input's columns
+// in their order, then the model's answer. Text in, text out; writes no file. Used by tanren
+// predict and by tanren eval --predictions.
 #pragma once
 
 #include "tanren/base/data_info.h"
@@ -21,7 +21,7 @@ struct Cell {
   std::string text;
   bool is_json = false;  // `text` is a JSON value (a number, null, a list), not a text; blanks may
                          // stand around it
-  // That JSON has in place of `text`, such as "+2"; NaN: null.
+  // The number that JSON has in place of `text`, such as "+2"; NaN: null.
   std::optional<double> number = {};
 };
 
@@ -36,9 +36,10 @@ std::string csv_cell(const std::string& text);
 
 class AnswerTable {
  public:
-  // `own`: the columns that rows come with. The added ones are label and score, or value, …; of
-  // tokens whose tokenizer `info` has, also their text, as far as it is whole characters; in
-  // front of a name that `own` has, too, stands "predicted_". `all_scores`: of every class.
+  // `own`: the columns of the input's rows. The added ones are label and score, or value, …; for
+  // tokens whose tokenizer `info` has, also their text, as far as it is whole characters. An added
+  // name that `own` already has gets the prefix "predicted_". `all_scores`: adds the scores of all
+  // classes.
   AnswerTable(TableFormat format, std::vector<std::string> own, AnswerForm form, DataInfo info,
               bool all_scores);
 
@@ -47,12 +48,13 @@ class AnswerTable {
   // Appends the row, or one row for each token. `cells`: one for each own column. `answer` null:
   // there is none, and its columns are null (in a CSV: empty).
   void add(std::string& text, const std::vector<Cell>& cells, const Answer* answer) const;
-  // The same for a row with columns of its own, of a JSON lines file. Those that the table cannot
+  // The same for a row of a JSON lines file with its own columns. Columns that the table cannot
   // hold are left out.
   void add(std::string& text, const std::vector<std::string>& names, const std::vector<Cell>& cells,
            const Answer* answer) const;
-  // Which of a row's own columns the table cannot hold, and why: in a CSV one that the first row
-  // lacks, else one of an added column's name. Empty: it holds them all.
+  // Which of a row's own columns the table cannot hold, and why: a CSV holds no column that the
+  // first row lacks, and no table holds one with the name of an added column. Empty: it holds them
+  // all.
   std::string problem_of(const std::vector<std::string>& names) const;
 
  private:

@@ -12,9 +12,9 @@
 namespace tanren {
 
 // ConfigError if [data.eval] has another input shape (token data: a longer one, or ids past the
-// vocabulary), another kind of label, or classes that the model has no output for; or if a model
-// that predicts tokens gets training data of a kind that labels texts. `begins`: the model is not
-// made yet. The errors then advise to set its sizes, and there is a DataError if only the labels
+// vocabulary), another kind of label, or classes that the model has no output for. ConfigError also
+// if a model that predicts tokens gets training data that label texts. `begins`: the model does not
+// exist yet. The errors then advise to set its sizes, and there is a DataError if only the labels
 // give the number of classes and some class has no sample.
 void check_datasets(const Datasets& datasets, const ModelOptions& model, const DataOptions& data,
                     bool begins);

@@ -24,8 +24,8 @@ namespace tanren {
 std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world,
                                       const AcceleratorKind& accelerators);
 
-// ConfigError for a run with stages in processes (parallel.pipeline) of which one was started. A
-// plan and an evaluation need no more.
+// ConfigError for a run with stages in processes (parallel.pipeline) of which only one was started.
+// A plan and an evaluation need only one.
 void check_is_launched(const RunConfig& config, const Communicator& ranks);
 
 // ConfigError naming the first key that must be the same on all ranks and is not.
@@ -48,9 +48,9 @@ auto with_ranks(const RunConfig& config, const World& world, const AcceleratorKi
 void check_same_data(const std::shared_ptr<Communicator>& ranks, Facts facts, const Dataset& train,
                      const Dataset* eval);
 
-// ConfigError naming the first tensor whose bits differ between the ranks, of what model.init_from,
-// model.from_hf and optimizer.init_from gave them. For stages: no rank has the weights of all, so
-// rank 0 cannot give the others its own.
+// ConfigError naming the first tensor from model.init_from, model.from_hf or optimizer.init_from
+// whose bits differ between the ranks. For stages: no rank has the weights of all, so rank 0 cannot
+// send its own.
 void check_same_start(const std::shared_ptr<Communicator>& ranks, const TensorMap& weights,
                       const TensorMap& optimizer);
 

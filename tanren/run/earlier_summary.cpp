@@ -66,7 +66,7 @@ RunCounts counts_at(const std::optional<fs::path>& checkpoint) {
   try {
     const State run{.values = run_values_of(*checkpoint)};
     return {steps, value_of<int64_t>(run, "attempt")};
-  } catch (const std::exception&) {  // the start tells what is damaged
+  } catch (const std::exception&) {  // the start itself reports the damage
     return {steps, steps};
   }
 }

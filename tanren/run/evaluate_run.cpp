@@ -62,8 +62,8 @@ std::filesystem::path chosen_checkpoint(const RunConfig& config,
 
 namespace {
 
-// Loads a step folder into a state that only evaluates, with the averages, if they are wanted, in
-// the place of the weights. Returns the averages.
+// Loads a step folder into a state that only evaluates. The averages replace the weights if they
+// are wanted. Returns the averages.
 TensorMap load_to_evaluate(RunState& state, const std::filesystem::path& checkpoint,
                            const Parts& parts) {
   const RankAxis& world = parts.ranks->world();
@@ -162,7 +162,7 @@ RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data,
         section, source.kind, data.string()));
   }
   source.include.clear();
-  source.delimiter.clear();  // found anew in each file
+  source.delimiter.clear();  // detected again in each file
   source.exclude.clear();
   source.part.clear();
   config.data.eval = std::move(source);

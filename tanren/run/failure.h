@@ -1,4 +1,4 @@
-// Why a run failed, as data: what summary.json says of it. Called by run, and by who runs trials.
+// Why a run failed, as data for summary.json. Called by run, and by code that runs trials.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -14,8 +14,8 @@ struct Failure {
   std::string cause;
 };
 
-// Of the exception that is being handled, by its type and those of the exceptions nested in it. The
-// failure of another rank (CommError) has the cause other.
+// The failure of the exception that is being handled, by its type and the types of exceptions
+// nested in it. The failure of another rank (CommError) has the cause other.
 Failure failure_of_current();
 
 // Throws the MemoryError for a run that lacks memory outside of any step.

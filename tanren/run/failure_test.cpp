@@ -25,7 +25,7 @@ Failure failure_of(const std::function<void()>& work) {
   return {};
 }
 
-// An error that another one tells, as the endings of a run do.
+// An error that is nested in another one, as the endings of a run nest it.
 template <class Inner>
 void throw_told() {
   try {
@@ -44,7 +44,7 @@ TEST(FailureOf, an_error_has_its_line_and_the_cause_of_its_type) {
   EXPECT_EQ(failure_of([] { throw DiskError("d"); }).cause, "disk");
   EXPECT_EQ(failure_of([] { throw ConfigError("c"); }).cause, "other");
   EXPECT_EQ(failure_of([] { throw LimitError("[plan] memory.limit"); }).cause, "memory");
-  // Another rank's: of which kind, the line alone tells.
+  // Another rank's failure: only the line says of which kind it is.
   EXPECT_EQ(failure_of([] { throw CommError("[comm] rank 1: out of memory"); }).cause, "other");
 }
 

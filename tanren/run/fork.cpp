@@ -87,7 +87,8 @@ void check_rounding(const ForkLook& look) {
   }
 }
 
-// Epochs count steps only where the data and their batches are as before.
+// ConfigError if run.epochs cannot count the fork's steps. Epochs do so only if the data and their
+// batches are as before.
 void check_epochs(const ForkLook& look, const std::string& anew, int64_t step, const Cursor& at) {
   const Plan& plan = look.prepared.plan;
   if (!plan.length.epochs) return;
@@ -153,7 +154,8 @@ std::optional<ForkSource> open_fork(const fs::path& checkpoint) {
                     .config = recorded_config_in(snapshot->config_toml, checkpoint / "config.toml"),
                     .data = std::move(origin.data),
                     .lines = std::move(origin.fork)};
-  // A name that it has only until a newer save of its step is complete.
+  // A name with a dot is temporary: the folder has it only until a newer save of its step is
+  // complete.
   if (source.checkpoint.filename().string().starts_with(".")) {
     source.checkpoint = checkpoint.parent_path() / fmt::format("step-{}", step_of(checkpoint));
   }
@@ -180,12 +182,12 @@ constexpr const char* kReplaced = "replaced";
 bool was_replaced(const fs::path& place, const std::string& mark) {
   try {
     return marker_of(place) != mark;
-  } catch (const InputError&) {  // which the rank that reads it tells
+  } catch (const InputError&) {  // the rank that reads it reports this
     return false;
   }
 }
 
-// Opens on another rank what rank 0 chose. Returns why that failed; empty: it did not.
+// Opens rank 0's choice on another rank. Returns why that failed; empty: it did not.
 std::string open_alike(const fs::path& place, const std::string& mark,
                        std::optional<ForkSource>& source) {
   std::error_code none;

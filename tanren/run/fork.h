@@ -1,7 +1,7 @@
-// Forks: a new run that goes on from a checkpoint of another run under a config of its own
-// (run.fork_from). Decided here before anything is loaded: which checkpoint, whether the model is
-// the same, and which parts fit; train/take_over.h loads them. The other run is only read, without
-// its lock, and never again once the fork has a checkpoint of its own. Internal to run/.
+// Forks: a new run that continues from a checkpoint of another run with its own config
+// (run.fork_from). This file decides, before anything is loaded, which checkpoint it is, whether
+// the model is the same, and which parts fit; train/take_over.h loads them. The other run is only
+// read, without its lock, and never again once the fork has its own checkpoint. Internal to run/.
 #pragma once
 
 #include "tanren/checkpoint/checkpoint.h"
@@ -24,13 +24,13 @@ namespace tanren {
 // A checkpoint that a fork goes on from.
 struct ForkSource {
   std::filesystem::path checkpoint;  // a step folder
-  std::filesystem::path opened;      // the same, by the name that it had then
+  std::filesystem::path opened;      // its name when it was opened
   std::string mark;                  // of the save (manifest.h)
-  // Open and verified, so that its run may go on meanwhile and remove it.
+  // Open and verified, so its run may continue and remove it.
   std::shared_ptr<const Snapshot> snapshot;
   RunConfig config;  // that it was written with
   Facts data;        // of its run
-  // Lines of the plan on what its run took, if that is a fork itself.
+  // Lines of the plan on what the other run took, if that is a fork itself.
   std::vector<PlanLine> lines = {};
 };
 
@@ -45,8 +45,8 @@ struct Fork {
 // by a newer one of its step. CheckpointError as read_checkpoint.
 std::optional<ForkSource> open_fork(const std::filesystem::path& checkpoint);
 
-// Opens what checkpoint_to_fork (fork_place.h) chooses, and chooses again if its run removes or
-// replaces it meanwhile, a few times. Empty if run.fork_from is not set.
+// Opens the checkpoint that checkpoint_to_fork (fork_place.h) chooses. If its run removes or
+// replaces it during that, chooses again, a few times. Empty if run.fork_from is not set.
 std::optional<ForkSource> choose_fork(const RunConfig& config, bool chosen);
 
 // The source of all ranks: rank 0 calls `choose`, and each opens the same save. If the other run

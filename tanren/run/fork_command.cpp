@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The first of <folder>-fork, <folder>-fork-2, … that does not exist. "." and ".." have no name to
-// which that could be added.
+// The first of <folder>-fork, <folder>-fork-2, … that does not exist. "." and ".." are made
+// absolute first, because they have no name to which that could be added.
 fs::path new_folder_beside(const fs::path& folder) {
   fs::path plain = folder.has_filename() ? folder : folder.parent_path();
   const std::string name = plain.filename().string();
@@ -59,13 +59,14 @@ bool may_change_shapes(const std::string& key) {
                    std::string_view(key).substr(kModel.size())) == std::end(kWithoutShape);
 }
 
-// The fork leaves out what its run began with, and has a name of its own.
+// Keys that are not copied into the fork: how its run began, and the run's name.
 bool is_of_start(const std::string& key) {
   return key == "run.name" || key == "run.fork_from" || key.ends_with(".init_from") ||
          key == "model.init_skip" || key == "model.init_rename";
 }
 
-// Whether epochs may count other steps with another value; a moved path may hold other data.
+// Whether another value of the key may change the steps of an epoch. A moved path may hold other
+// data.
 bool changes_epochs(const std::string& key) {
   return key == "batch.global_batch" || key == "data.last" || key == "run.seed" ||
          key == "data.shuffle" || key == "data.split" || key.starts_with("data.train.");
@@ -109,7 +110,7 @@ std::string command_to_fork(const fs::path& folder, int64_t step, const RunConfi
                             const RunConfig& config) {
   if (config.run.steps && *config.run.steps <= step) return "";
   if (!way_to_go_on(folder, before, config).empty()) return "";
-  // The data of a fork may have begun anew on the way.
+  // A run that is a fork itself may have begun its data again on the way.
   if (config.run.epochs && !before.run.fork_from.empty()) return "";
   std::string options;
   std::vector<std::string> sets;

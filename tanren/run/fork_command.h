@@ -18,10 +18,10 @@ std::string set_option(const std::string& key, const std::string& value);
 std::string fork_command(const std::filesystem::path& folder, const std::filesystem::path& out,
                          const std::vector<std::string>& sets);
 
-// The same with everything in which `config` differs from `before`, the config of the run in
-// `folder`, whose newest checkpoint is that of `step`. Empty if such a fork would be refused, or
-// may be: its model has other tensors, its length is in epochs of other batches or data, it is at
-// its end, or no config has these values together.
+// The same command with all keys in which `config` differs from `before`, the config of the run in
+// `folder`, whose newest checkpoint is at `step`. Empty if the fork would or might be refused: its
+// model has other tensors, its length is in epochs of other batches or data, it is at its end, or
+// no config can have these values together.
 std::string command_to_fork(const std::filesystem::path& folder, int64_t step,
                             const RunConfig& before, const RunConfig& config);
 

@@ -26,8 +26,8 @@ const ScheduleOptions& schedule_of(const RunConfig& config, const std::string& o
 
 bool is_adam(const std::string& kind) { return kind == "adam" || kind == "adamw"; }
 
-// Why no state of the optimizer `before` serves the optimizer `now`; empty: it does, for parameters
-// that have some.
+// Why the state of optimizer `before` cannot be used by optimizer `now`; empty: it can, for
+// parameters that have some.
 std::string why_not(const OptimizerOptions& before, const OptimizerOptions& now) {
   const bool is_one_kind = before.kind == now.kind || (is_adam(before.kind) && is_adam(now.kind));
   if (!is_one_kind) return before.kind + " there, " + now.kind + " here";
@@ -93,7 +93,7 @@ std::vector<std::string> trained_ones(const ForkLook& look, const TakenParts& pa
   return names;
 }
 
-// What of one objective's optimizer is taken.
+// The report on the state that one objective's optimizer takes.
 struct OptimizerText {
   std::string text;
   int64_t taken = 0, trained = 0;
@@ -219,7 +219,8 @@ std::string why_evaluations_begin_anew(const ForkLook& look) {
   return "";
 }
 
-// Of the first objective with a plateau on both sides; its scale there, else 1.
+// The line for the first objective with a plateau on both sides: the scale there, or 1 if there is
+// none.
 std::optional<PlanLine> plateau_line(const ForkLook& look, const TakenParts& parts) {
   for (const auto& [path, taken] : parts.objectives) {
     if (!taken.plateau_scale) continue;
@@ -234,7 +235,7 @@ std::optional<PlanLine> plateau_line(const ForkLook& look, const TakenParts& par
   return std::nullopt;
 }
 
-// Of objectives that do not go on at the checkpoint's count.
+// The line for objectives that do not continue with the checkpoint's count.
 std::optional<PlanLine> steps_line(const ForkLook& look, const TakenParts& parts) {
   const auto there = objectives_there(look.saved);
   std::vector<std::string> counts, reasons;
@@ -310,7 +311,7 @@ int64_t first_step(const ForkLook& look) {
   const auto there = objectives_there(look.saved);
   const auto own = there.find(path_of(look.prepared.plan.objectives.front()));
   if (own != there.end()) return own->second;
-  int64_t most = 0;  // its first objective was in turn at every batch
+  int64_t most = 0;  // assumes that one objective had its turn at every batch
   for (const auto& [path, steps] : there) most = std::max(most, steps);
   return most;
 }

@@ -18,7 +18,7 @@
 
 namespace tanren {
 
-// A checkpoint beside the run that is to go on from it.
+// A checkpoint and the run that is to continue from it, for comparison.
 struct ForkLook {
   std::filesystem::path checkpoint;
   const Snapshot& saved;
@@ -35,7 +35,7 @@ struct ForkLook {
   std::string other_fact(const std::string& part) const;
 };
 
-// Why the place in the data has no meaning in the new run; empty: it has.
+// Why the position in the data has no meaning in the new run; empty: it has.
 std::string why_data_begin_anew(const ForkLook& look);
 
 // Applied updates of the new run when it begins: those of its first objective.
@@ -43,11 +43,11 @@ int64_t first_step(const ForkLook& look);
 
 TakenParts parts_that_fit(const ForkLook& look);
 
-// Of data.split: whether the weights were trained on rows that are evaluated here. A smaller share
-// evaluates some of the rows that were evaluated there.
+// The line on data.split: whether the weights were trained on rows that are evaluated here. With a
+// smaller share than before, the evaluation rows are some of those that were evaluated there.
 std::optional<PlanLine> fork_split_line(const ForkLook& look);
-// Where the columns of a table, what was measured of them, or the names of its classes are others
-// than the checkpoint's. One file: fork_table.cpp.
+// The line if the columns of a table, what was measured of them, or the names of its classes differ
+// from the checkpoint's. One file: fork_table.cpp.
 std::optional<PlanLine> fork_table_line(const ForkLook& look);
 
 // `step`: applied updates of the new run when it begins.

@@ -37,8 +37,8 @@ fs::path plain_place(const fs::path& path) {
   return place.has_filename() ? place : place.parent_path();
 }
 
-// Where the run or step folder `named` is, without links on the way; but a link `checkpoints`
-// stays, since what lies above it is the run folder.
+// The run or step folder `named` with links on the way resolved. A link `checkpoints` stays,
+// because the folder above it is the run folder.
 fs::path resolved_place(const fs::path& named) {
   fs::path real = real_place(named);
   const fs::path run = run_of_checkpoint(plain_place(named));
@@ -103,7 +103,7 @@ void check_fork_folder(const RunConfig& config, const fs::path& folder) {
   const fs::path from = resolved_place(config.run.fork_from), own = real_place(folder);
   const fs::path run = run_of(from);
   if (!lies_within(own, run)) return;
-  // A fork that was moved to where the other run was is itself by now.
+  // The folder may hold the fork itself, moved to where the other run was.
   std::error_code none;
   const bool is_fork = run == own && fs::exists(own / "config.toml", none) &&
                        is_same_source(recorded_config(own).run.fork_from,

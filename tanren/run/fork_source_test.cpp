@@ -142,7 +142,7 @@ TEST_F(ForkSourceOf, a_save_that_is_damaged_is_refused_and_one_that_is_gone_is_n
   const fs::path step = folder_.path() / "a/checkpoints/step-5";
   fs::resize_file(step / "model.safetensors", 20);
   EXPECT_THROW(open_fork(step), CheckpointError);
-  // Issue 26: told as a save that its run had replaced again and again.
+  // Issue 26: the error said that the run had replaced the save again and again.
   folder_.file("a/checkpoints/step-5/COMPLETE", "");
   TANREN_EXPECT_CONTAINS(testing::error_of<CheckpointError>([&] { choose_fork(config_, false); }),
                          "step-5/COMPLETE is empty; use an older step folder");

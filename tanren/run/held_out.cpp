@@ -16,8 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What the first fact that differs is, in words; empty: none does. Facts that `saved` lacks are
-// skipped.
+// Describes the first fact that differs; empty: none does. Facts that `saved` lacks are skipped.
 std::string other_data(const Facts& saved, const Facts& now, const fs::path& checkpoint) {
   for (const auto& [name, value] : now) {
     const auto before = std::find_if(saved.begin(), saved.end(), [&name = name](const auto& fact) {

@@ -37,7 +37,7 @@ std::string kept_as(const fs::path& written, const std::vector<KeptFile>& files)
   std::error_code none;
   for (const KeptFile& file : files) {
     if (is_same_file(written, file.path)) return file.what;
-    // Tables may lie beside what is read, but nothing there is replaced by one.
+    // A new table may lie in a kept folder. `inside` decides which files it may replace there.
     const bool holds = fs::is_directory(file.path, none) && lies_in(written, file.path);
     if (!holds || !fs::exists(written, none)) continue;
     const std::string name = written.filename().string();

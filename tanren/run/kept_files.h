@@ -1,5 +1,5 @@
-// What a command reads, which a table of predictions never replaces, also where it may replace a
-// file that is there. Called by predict_file and PredictionsWriter.
+// The files that a command reads. A table of predictions never replaces them, even if it may
+// replace existing files. Called by predict_file and PredictionsWriter.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -24,8 +24,8 @@ std::vector<KeptFile> files_of_model(const std::filesystem::path& model);
 // The paths that the config reads data from.
 void add_data(const DataOptions& data, const std::string& what, std::vector<KeptFile>& files);
 
-// Why `written` must stay as it is: the words of the file that it is, or of the folder that it is a
-// part of. Empty: it may be written.
+// Why `written` must stay as it is: the `what` of the kept file, or of the kept folder in which it
+// lies. Empty: it may be written.
 std::string kept_as(const std::filesystem::path& written, const std::vector<KeptFile>& files);
 
 // Whether `file` lies in `folder` or below it; both need not be there.

@@ -14,14 +14,14 @@
 
 namespace tanren {
 
-// What the rank of this plan holds of the model, by the plans of replica 0 of each stage; null: all
-// of it, if there are none.
+// The part of the model that the rank of this plan holds, by the plans of replica 0 of each stage;
+// null: all of it, because there are no stages.
 std::shared_ptr<const StagePlan> stage_of(const std::vector<StagePlan>& stages,
                                           const ParallelPlan& plan);
 
-// Calls `work` with the Ranks of this rank, to which it keeps no reference. Every rank of `world`
-// calls it. With stages the ranks of a row of the mesh get a communicator of their own; an
-// exception from `work` then ends the other ranks. `open_windows`: as Ranks has it.
+// Calls `work` with the Ranks of this rank, and keeps no reference to them. Every rank of `world`
+// calls it. With stages, the ranks of each row of the mesh get their own communicator, and an
+// exception from `work` ends the other ranks. `open_windows`: as Ranks has it.
 template <class Work>
 auto with_mesh(const std::shared_ptr<Communicator>& world, const ParallelPlan& plan,
                const Work& work, const std::shared_ptr<std::atomic<int>>& open_windows = nullptr) {

@@ -38,8 +38,8 @@ namespace tanren {
 
 namespace {
 
-// Bytes of the data, counted with the model already built, or with none; 0: tensors are not
-// counted.
+// Bytes of the data, counted after the model was built (`module`) or before (null). 0: tensors are
+// not counted.
 int64_t standing_bytes(const torch::nn::Module* module, const Plan& plan) {
   if (!plan.memory.own_allocator) return 0;
   int64_t of_model = 0;
@@ -113,15 +113,16 @@ void refuse_beyond_host(const ModelProfile& facts) {
                   to_text(facts.num_parameters), size_text(bytes), size_text(total)));
 }
 
-// They may be of scales of inputs, which only a quantisation-aware training has.
+// Drops the optimizer's groups, because they may name input scales, which only quantization-aware
+// training has.
 void drop_groups(RunConfig& config) {
   config.optimizer.groups.clear();
   for (auto& [name, objective] : config.objectives) objective.optimizer.groups.clear();
 }
 
-// Checks the sizes first: a model that fits no memory is refused before any of it is allocated. If
-// the training state is far below the limit, the full check is skipped. A factory that may keep
-// what it made is not called dry before it has made the real model.
+// Checks the sizes first, so that a model that does not fit in memory is refused before any of it
+// is allocated. Skips the full check if the training state is far below the limit. A factory that
+// may keep its modules gets no dry call before it has made the real model.
 void refuse_too_large(RunConfig config, const Registry& registry, const Machine& machine,
                       const Datasets& datasets) {
   if (!registry.models.makes_anew(config.model.kind)) return;

@@ -25,13 +25,13 @@ struct Prepared {
   Plan plan;
   std::optional<OptimizerStart> optimizer;  // of optimizer.init_from, unless a checkpoint follows
   std::vector<StagePlan> stages;            // of parallel.pipeline, for replica 0 of 1; empty: none
-  // Of quantize.scheme, which the task is wrapped by; none: it is as it was built.
+  // The wrapping of the task by quantize.scheme; null: the task is as it was built.
   std::shared_ptr<const FakeQuantization> quantization;
   Task plain = {};  // the task before it was wrapped, for begin_quantized
   FitInput fit;     // for fit()
 };
 
-// What stands in the place of a part of the preparation.
+// Parts of the preparation that the caller supplies.
 struct Given {
   Datasets datasets = {};  // without training data: those of the config
   // The task, with the weights that a checkpoint would bring; empty: built as the config says.
@@ -53,8 +53,8 @@ RunConfig without_stages(RunConfig config, const Registry& registry);
 // that it needs.
 void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint, const Parts& parts);
 
-// Before fit(), in each process of a run in stages: all then fit to the least limit, and cut alike.
-// An exchange.
+// Call this before fit(), in each process of a run with stages: all processes then fit to the
+// smallest limit and cut the model in the same way. An exchange: every rank calls it.
 void agree_on_limit(Prepared& prepared, Communicator& ranks);
 
 // Before training: changes the plan to one that fits into memory.

@@ -20,8 +20,8 @@ namespace tanren {
 
 namespace {
 
-// Bytes that 8-bit weights take less than fp32 ones. An element has one byte, a scale is beside a
-// sum. A weight that is expanded for each call is then there twice in fp32.
+// Bytes that 8-bit weights save over fp32 ones. An element takes one byte, and each scale comes
+// with a sum. A weight that is expanded for each call is then there twice in fp32.
 int64_t saved_bytes(const torch::nn::Module& module, const SafetensorsFile& read,
                     const QuantizeNote& note) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));

@@ -12,9 +12,9 @@
 namespace tanren {
 
 // As prepare() without training. The training data are only described; `eval` may be null. `read`
-// holds the weights, of which check_described returned `note`; `what` names them in errors. What
-// 8-bit weights save stands in the fit, whose dry runs are of the model in fp32. Errors as prepare
-// and build_described.
+// holds the weights, and `note` is what check_described returned for them; `what` names them in
+// errors. The dry runs of the fit are of the model in fp32, so fit.standing_bytes is reduced by
+// what 8-bit weights save. Errors as prepare and build_described.
 Prepared prepare_whole(const ModelDescription& description, const SafetensorsFile& read,
                        const QuantizeNote& note, const std::string& what, const Registry& registry,
                        std::unique_ptr<Dataset> eval);
@@ -27,13 +27,12 @@ std::unique_ptr<Dataset> open_described(ModelDescription& description,
                                         const std::filesystem::path& file, const Registry& registry,
                                         const std::string& verb);
 
-// ConfigError if data of a registered kind are not there. A kind of the library says itself what it
-// does not find, and reads patterns, too.
+// ConfigError if the data of a registered kind do not exist. The library's own kinds report missing
+// data themselves, and read patterns, too.
 void check_is_there(const SourceOptions& source, const std::filesystem::path& data,
                     const std::string& verb);
 
-// The state of a task from prepare_whole: it evaluates alone, and is at the step that `metadata`
-// say.
+// The state of a task from prepare_whole. It only evaluates, and is at the step in `metadata`.
 RunState whole_state(Task task, const Parts& parts, const Metadata& metadata);
 
 }  // namespace tanren

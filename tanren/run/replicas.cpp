@@ -28,7 +28,8 @@ void on_thread_ranks(const Plan& plan,
   const auto open_windows = std::make_shared<std::atomic<int>>(0);
   std::mutex mutex;
   std::exception_ptr first;
-  // Before parts of the group end the other ranks, whose exceptions are not the first.
+  // Keeps the first exception and cancels the group. Called before parts of the group end the other
+  // ranks, because their exceptions are not the first.
   const auto end_with_current = [&](int rank) {
     const std::lock_guard lock(mutex);
     if (!first) first = std::current_exception();
@@ -59,7 +60,7 @@ void on_thread_ranks(const Plan& plan,
 
 namespace {
 
-// A tensor that differs in shape is left to the comparison of ranks, which names it.
+// Copies the weights. Skips a tensor of another shape, because the comparison of ranks reports it.
 void copy_weights(const torch::nn::Module& from, const torch::nn::Module& to) {
   const TensorMap given = tensors_of(from);
   for (const auto& [name, tensor] : tensors_of(to)) {

@@ -44,7 +44,7 @@ namespace tanren {
 
 namespace {
 
-// How far rank 0 has come. A run that has told its end has not failed by what follows.
+// How far rank 0 has come. If a run has recorded its end, a later error is no failure of the run.
 struct Reached {
   std::optional<Summary> figures;  // of a run that fails in or after its loop
   bool has_ended = false;          // summary.json has the end of this start
@@ -61,13 +61,13 @@ struct Shared {
   std::optional<std::filesystem::path> checkpoint;
   Origin origin;
   Fork* fork = nullptr;             // that this start makes
-  size_t num_old_changes = 0;       // of origin.changes: those of earlier starts
+  size_t num_old_changes = 0;       // number of origin.changes from earlier starts
   std::function<double()> elapsed;  // seconds since the process began
   std::string first_step;           // as run.debug asks; empty: not asked
   Reached& reached;                 // by rank 0
 };
 
-// When a start that has taken `elapsed` seconds so far must have ended.
+// The time by which a start that has run for `elapsed` seconds must end.
 std::optional<std::chrono::steady_clock::time_point> end_of_start(const Plan& plan,
                                                                   double elapsed) {
   if (plan.length.max_seconds <= 0) return std::nullopt;
@@ -91,13 +91,13 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, const MakeState& make
   if (shared.fork != nullptr) {
     auto left =
         take_over(state, parts.device, *shared.fork->snapshot, shared.fork->parts, plan.freeze);
-    if (parts.stage) left = parts.ranks->agree_names(left);  // each rank has its stage's
+    if (parts.stage) left = parts.ranks->agree_names(left);  // each rank has only its stage's names
     if (is_first && !left.empty()) {
       log(fmt::format(
           "[run] the optimizer's state of {} tensors does not fit and begins anew ({}{})",
           left.size(), left.front(), left.size() > 1 ? " and others" : ""));
     }
-    if (plan.parallel.thread_ranks() == 1) shared.fork->snapshot.reset();  // lets go of its files
+    if (plan.parallel.thread_ranks() == 1) shared.fork->snapshot.reset();  // closes its files
   }
   if (prepared.optimizer) start_optimizer(state, *prepared.optimizer);
 
@@ -195,7 +195,7 @@ RunConfig agreed_config(Communicator& ranks, const RunFolder* folder, const RunI
   return config;
 }
 
-// Before other ranks of this process begin: a dry run allows no other thread.
+// Call this before other ranks of this process begin, because a dry run allows no other thread.
 std::string first_step_of(const Prepared& prepared,
                           const std::optional<std::filesystem::path>& checkpoint, Cursor start) {
   if (checkpoint) {
@@ -228,7 +228,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   const auto checkpoint =
       agreed_checkpoint(*ranks, is_first ? folder->resume_from() : std::nullopt);
   RunConfig config = agreed_config(*ranks, folder ? &*folder : nullptr, input);
-  // Of a run without a checkpoint of its own.
+  // The source of a fork that has no checkpoint yet.
   auto source = checkpoint
                     ? std::nullopt
                     : agreed_fork(*ranks, [&] { return choose_fork(config, folder->has_begun()); });
@@ -259,7 +259,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
     num_old_changes = saved.changes.size();
   } else if (source) {
     fork = plan_fork(*source, config, prepared, origin.data);
-    source->snapshot.reset();  // `fork` has it, and lets go of its files
+    source->snapshot.reset();  // `fork` has it now, and closes its files
     origin.fork = fork->lines;
   }
   agree_on_limit(prepared, *ranks);
@@ -270,7 +270,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   }
   prepared.plain = {};
   if (ranks->world_size() > 1) {
-    // At the same time on all: a signal ends them all at once, or is looked at by all.
+    // All ranks pass here together, so that a signal either ends all at once or is checked by all.
     gather_numbers(*ranks, {0});
     if (input.prepared) input.prepared();
   }

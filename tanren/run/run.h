@@ -25,8 +25,8 @@ namespace tanren {
 struct RunInput {
   RunConfig config;
   std::filesystem::path folder;  // run folder
-  // Keys that this start sets explicitly (--set). Those that may change on request then do, if the
-  // folder's run resumes.
+  // Keys that this start sets explicitly (--set). If the run resumes, those that may change on
+  // request take the new values.
   std::set<std::string> requested = {};
   std::vector<Sink*> sinks;                 // besides the log file's
   const std::atomic<bool>* stop = nullptr;  // set: save and stop
@@ -34,7 +34,7 @@ struct RunInput {
   // false once all have met. `stop` is not checked in between.
   std::function<void(bool waits)> rendezvous;
   // With several processes: called on each once its data and model are prepared. `stop` is not
-  // looked at before, and the process may end at any moment: nothing has begun.
+  // checked before, and the process may end at any moment, because nothing has begun.
   std::function<void()> prepared = {};
   // Called on rank 0 once the plan is made and before the first step; `ranks`: one line per rank if
   // there are several.
@@ -65,8 +65,8 @@ struct RunOutput {
 RunOutput run(const RunInput& input, const Registry& registry);
 
 // Plans without starting: no folder, no step. With a run folder: how that run would resume if
-// started with this config and `requested`. ConfigError if run() would refuse it; but a finished
-// run is not refused, its plan is shown.
+// started with this config and `requested`. ConfigError if run() would refuse it, except that the
+// plan of a finished run is shown.
 Plan plan_only(const RunConfig& config, const Registry& registry,
                const std::filesystem::path& folder = {},
                const std::set<std::string>& requested = {});
@@ -96,15 +96,15 @@ std::filesystem::path chosen_checkpoint(const RunConfig& config,
 // The file that an evaluation writes its predictions to.
 struct PredictionsTo {
   std::filesystem::path file;  // .csv or .jsonl; empty: none
-  bool replaces = false;       // a file that is there
+  bool replaces = false;       // may replace an existing file
 };
 
 // Evaluates a step folder or a file of exported weights on the config's evaluation data. With
-// data.split these must be what was kept from training, as check_held_out (held_out.h) says. A run
+// data.split, these must be the rows kept from training, see check_held_out (held_out.h). A run
 // with averages is evaluated on the averaged weights, unless average.evaluate is false. The
-// processes of a launcher share the samples. The outputs of a task of pictures are written into the
-// folder `outputs`, if it is not empty, as outputs_writer (write_outputs.h); predictions of classes
-// and values into the file of `predictions` (write_predictions.h); if that fails in the end,
+// processes of a launcher share the samples. If `outputs` is not empty, output pictures are written
+// into that folder, see outputs_writer (write_outputs.h). Predictions of classes and values are
+// written into the file of `predictions` (write_predictions.h). If that fails at the end,
 // Evaluated::unwritten says why, and the evaluation is not lost.
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop,
@@ -112,9 +112,10 @@ Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::pa
                               const PredictionsTo& predictions = {});
 
 // The config with all of the file or folder `data` as its evaluation data, read as
-// evaluation_source (model_description.h) says, but for keys of its section that `requested` names
-// (of data.eval, or of data.train if that has no kind). ConfigError for data that are read from no
-// file, if `requested` names another place, and for a registered kind if `data` does not exist.
+// evaluation_source (model_description.h) says. Keys of its section in `requested` keep their
+// values (data.eval, or data.train if data.eval has no kind). ConfigError for data that are read
+// from no file, if `requested` names another place, and for a registered kind if `data` does not
+// exist.
 RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data,
                        const std::set<std::string>& requested = {});
 

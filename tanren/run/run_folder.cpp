@@ -66,7 +66,7 @@ void remove_remains(const fs::path& folder) {
   remove_unfinished(folder / "checkpoints");
 }
 
-// ConfigError if `config` asks for a fork that the folder's run is not.
+// ConfigError if `config` asks for a fork and the folder's run is not that fork.
 void refuse_other_fork(const fs::path& folder, const RunConfig& before, const RunConfig& config) {
   if (config.run.fork_from.empty()) return;
   const auto changes = defining_changes(before, config);
@@ -79,8 +79,8 @@ void refuse_other_fork(const fs::path& folder, const RunConfig& before, const Ru
       folder.string(), config.run.fork_from));
 }
 
-// The command that makes another run of the folder's checkpoint under `config`, as the end of a
-// refusal; empty if there is none.
+// The end of a refusal: the command that forks the folder's checkpoint with `config`; empty if
+// there is none.
 std::string way_to_fork(const fs::path& folder, const fs::path& checkpoint, const RunConfig& before,
                         const RunConfig& config) {
   const std::string command = command_to_fork(folder, step_of(checkpoint), before, config);

@@ -15,14 +15,14 @@
 
 namespace tanren {
 
-// What a run that a sweep started prints: it may be there before the run begins.
+// The output of a run that a sweep started. The file may exist before the run begins.
 constexpr const char* kRunOutput = "output.txt";
 
 class RunFolder {
  public:
   // Opens or creates the folder for `config` and locks it. `requested`: keys that this start sets
-  // explicitly; those that may change on request then do. ConfigError if the folder belongs to
-  // another config (the keys are listed) or its run is finished; InputError if it is in use or not
+  // explicitly; only these may change on request. ConfigError if the folder belongs to another
+  // config (the keys are listed) or its run is finished. InputError if it is in use or not
   // writable, or as checkpoint_to_resume.
   RunFolder(std::filesystem::path folder, const RunConfig& config,
             const std::set<std::string>& requested = {});
@@ -43,15 +43,15 @@ class RunFolder {
   // Keys that an earlier start changed on request, while the given config still has the value from
   // before.
   const std::vector<std::string>& kept() const { return kept_; }
-  // The step folder that a fork goes on from; begin() records it, so that every start takes the
-  // same.
+  // Sets the step folder from which a fork continues. begin() records it, so that every start takes
+  // the same.
   void set_source(const std::filesystem::path& checkpoint);
   // Call this once all that the run needs is ready. It writes config.toml, and reopens a run that
   // finished or failed.
   void begin();
   bool began() const { return began_; }
-  // The run has saved a checkpoint: from now on a start that finds none is refused, unless the
-  // whole folder checkpoints/ is gone.
+  // Call this when the run has saved a checkpoint. Later starts that find none are then refused,
+  // unless the whole folder checkpoints/ is gone.
   void note_saved() const;
   void write(const std::string& file, const std::string& text) const;
 
@@ -74,12 +74,13 @@ class RunFolder {
 // ConfigError if `folder` is a step folder: a run in there would ruin the checkpoint.
 void check_run_folder(const std::filesystem::path& folder);
 
-// ConfigError or InputError if no run can be in `folder`, as RunFolder says it, without its lock.
+// ConfigError or InputError if no run can be in `folder`, as the constructor of RunFolder throws,
+// but without its lock.
 void check_place(const std::filesystem::path& folder);
 
-// The last complete checkpoint of the run in `folder`; nothing if it has none. InputError if they
-// cannot be listed, or if none is left in the folder that is there and the run has saved some: a
-// run that began again would lose them.
+// The last complete checkpoint of the run in `folder`; nothing if it has none. InputError if
+// checkpoints/ cannot be listed, or if it exists without a complete checkpoint although the run has
+// saved some, because a new beginning would lose them.
 std::optional<std::filesystem::path> checkpoint_to_resume(const std::filesystem::path& folder);
 
 struct NextConfig {

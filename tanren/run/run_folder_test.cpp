@@ -72,7 +72,7 @@ TEST_F(RunFolderOf, a_run_whose_next_start_never_begins_or_is_refused_is_as_it_w
   TANREN_EXPECT_CONTAINS(read_file(at("run/summary.json")), "stopped");
 }
 
-// Or a start that is killed would be told as that failure.
+// Otherwise a start that is killed would be reported with the earlier failure.
 TEST_F(RunFolderOf, a_run_that_failed_has_no_summary_once_it_begins_again) {
   { RunFolder(at("run"), config_of()).begin(); }
   folder_.file("run/summary.json", R"({"status": "failed", "reason": "no room"})");
@@ -124,7 +124,7 @@ TEST_F(RunFolderOf, a_run_that_has_saved_begins_again_only_without_the_folder_of
   EXPECT_NO_THROW(RunFolder(at("run"), config_of())) << "killed before it saved again";
 }
 
-// Issue 26: a tanren that kept no file of its own for that told it in the summary alone.
+// Issue 26: older versions had no file `saved`, so only the summary reports saved steps.
 TEST_F(RunFolderOf, a_run_whose_summary_tells_of_steps_has_saved) {
   RunFolder(at("run"), config_of()).begin();
   fs::create_directory(at("run/checkpoints"));
@@ -173,7 +173,7 @@ TEST_F(RunFolderOf, a_folder_with_other_files_is_refused_and_left_as_it_was) {
   EXPECT_TRUE(fs::exists(at("mine/notes.txt")));
 }
 
-// Its evaluation saw other numbers than its training, which was not an error when the run began.
+// The run's evaluation read other numbers than its training, which was no error when the run began.
 TEST_F(RunFolderOf, a_run_that_would_be_refused_by_now_goes_on_with_what_is_not) {
   RunConfig before = config_of();
   before.data.train = {};

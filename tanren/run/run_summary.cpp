@@ -22,7 +22,7 @@ Summary counted(int64_t steps, int64_t attempts) {
   return summary;
 }
 
-// Where a start begins that has made no update.
+// The figures of a start that has made no update.
 Summary at_start(const RunFolder& folder) {
   const RunCounts counts = counts_at(folder.resume_from());
   return counted(counts.steps, counts.attempts);

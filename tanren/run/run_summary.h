@@ -13,7 +13,7 @@ namespace tanren {
 
 Summary summarise(const RunState& state, const LoopResult& loop, const Parts& parts);
 
-// If an exception leaves the scope, `reached` gets the figures until then; null: nothing does.
+// If an exception leaves the scope, sets `reached` to the figures until then, unless it is null.
 class ReachedScope {
  public:
   ReachedScope(std::optional<Summary>* reached, const RunState& state, const LoopResult& loop,
@@ -31,8 +31,9 @@ class ReachedScope {
 };
 
 // Call this while the exception that ends the run is handled: writes the summary of the failed run
-// (failed_summary), if the run had begun. `reached`: of its loop, if it came so far. `seconds`:
-// since the process began. Throws nothing: what fails here must not hide the first error.
+// (failed_summary), if the run had begun. `reached`: the figures of its loop, if it came that far.
+// `seconds`: since the process began. Throws nothing, because an error here must not hide the first
+// one.
 void note_failure(const RunFolder& folder, const std::optional<Summary>& reached,
                   double seconds) noexcept;
 

@@ -31,8 +31,8 @@ std::string fact_of(const Facts& facts, const std::string& name) {
   return found == facts.end() ? "" : found->second;
 }
 
-// What an exported model says of its training data (describe_model); null if that is not usable.
-// Untrusted: it is compared, and neither copied nor printed.
+// The description of the training data in an exported model (describe_model); null if it is not
+// usable. Untrusted: it is only compared, never copied or printed.
 Json described_data(const Metadata& metadata) {
   const auto found = metadata.find("tanren.data");
   if (found == metadata.end()) return nullptr;
@@ -47,7 +47,8 @@ Json described_data(const Metadata& metadata) {
   return data;
 }
 
-// What differs between that and `now`; empty: nothing. Old descriptions have no names of columns.
+// The part of the description `saved` that differs from `now`; empty: none. Old descriptions have
+// no names of columns.
 std::string other_part(const Json& saved, const DataInfo& now) {
   const auto is_other = [&](const char* key, const Json& mine) {
     const auto found = saved.find(key);

@@ -1,5 +1,6 @@
-// What opens a run's training data anew finds their columns and classes anew. They must be what its
-// weights were trained with. Checked before a checkpoint is evaluated or predicts.
+// Opening a run's training data again determines their columns and classes again. This checks that
+// they are the ones that the weights were trained with, before a checkpoint is evaluated or
+// predicts.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -10,10 +11,10 @@
 
 namespace tanren {
 
-// DataError if the columns of the data `train`, what was measured of them, or the names of classes
-// are others than those in the origin (origin.h) of `checkpoint`, a step folder, or in the
-// description that a run's exported weights carry. Checkpoints without an origin pass, and exported
-// weights without a usable description with a line in the log. `verb` begins the error ("eval").
+// DataError if the columns of `train`, what was measured of them, or the names of classes differ
+// from those of `checkpoint`: in the origin (origin.h) of a step folder, or in the description that
+// a run's exported weights carry. Checkpoints without an origin pass. Exported weights without a
+// usable description pass with a log line. `verb` begins the error ("eval").
 void check_same_table(const RunConfig& config, const Dataset& train,
                       const std::filesystem::path& checkpoint, const std::string& verb);
 

@@ -73,11 +73,11 @@ class TokenText {
   // How many tokens have a text; 0: each that the model has.
   int64_t vocab() const { return tokenizer_ != nullptr ? tokenizer_->vocab_size() : 0; }
 
-  // Whether a text without a prompt begins with a token that stands for none of it.
+  // Whether a text without a prompt begins with a token that is not part of the text.
   bool hides_begin() const { return tokenizer_ != nullptr && end_of_text(*tokenizer_); }
 
  private:
-  // What a text without a prompt goes on from.
+  // The token from which a text without a prompt continues.
   int64_t begin() const {
     if (bytes_) return '\n';
     if (tokenizer_ == nullptr) return 0;
@@ -95,7 +95,7 @@ class GrowingText {
  public:
   GrowingText(const TokenText& texts, const SeeText& see) : texts_(texts), see_(see) {}
 
-  // `is_shown`: a token that is none of the text is followed by it alone.
+  // `is_shown`: false for a token that is not part of the text.
   void add(int64_t token, bool is_shown = true) {
     ++tokens_;
     if (is_shown) bytes_ += texts_.text_of(before_, token);
@@ -184,7 +184,7 @@ std::optional<std::string> write_sample(const RunState& run, const Parts& parts,
   const AutocastScope autocast(parts.device.type(), parts.plan.precision);
   const auto tokens = run.task.generate(request);
   show_prompt();
-  // Beam search, and a task that does not tell of each token, give them here.
+  // Beam search, and a task that does not report each token, give the tokens only here.
   while (text.tokens() < tokens.size()) text.add(tokens[text.tokens()]);
   return text.end();
 }

@@ -104,7 +104,7 @@ bool WaitRule::look(Duration passed, Duration waited) {
   const bool hurts = waited_ >= kShareThatHurts * period;
   if (hurts || passed_ >= period) passed_ = waited_ = Duration(0);
   if (!hurts) {
-    // If there was no trouble for as long as the last hold, the next trouble counts as new.
+    // If waits were rare for as long as the last hold, the next hold has the first length again.
     left_ -= passed;
     if (left_ <= -hold_) hold_ = Duration(0);
     return false;

@@ -1,9 +1,10 @@
-// ShortWaits: shortens the spinning of OpenMP threads while other processes want the cores. A
-// waiting libgomp thread spins for milliseconds before it sleeps: fastest if each thread has a
-// core, slowest by far if the awaited thread has none. With more OpenMP threads than cores it spins
-// only 100 times (GOMP_SPINCOUNT), so a watcher adds sleeping threads when its thread waits for a
-// core. No result changes. Off for one thread, with OMP_WAIT_POLICY or GOMP_SPINCOUNT set, without
-// the kernel's wait times, and near the thread limit. Made by run and by step drivers.
+// ShortWaits: shortens the spinning of OpenMP threads while other processes need the cores. A
+// waiting libgomp thread spins for milliseconds before it sleeps. This is fastest if each thread
+// has a core, and by far slowest if the awaited thread has none. With more OpenMP threads than
+// cores, libgomp spins only 100 times (GOMP_SPINCOUNT). So a watcher adds sleeping threads when its
+// thread waits for a core. No result changes. Off for one thread, with OMP_WAIT_POLICY or
+// GOMP_SPINCOUNT set, without the kernel's wait times, and near the thread limit. Made by run and
+// by step drivers.
 #pragma once
 
 #include <chrono>
@@ -16,9 +17,9 @@
 
 namespace tanren {
 
-// Decides when waits should be brief, from observations alone. It starts once a fifth of 0.2
-// seconds was spent without a core; shorter bursts beside the run do not count. It then holds for a
-// second, and for twice as long each time that the cores turn out to be wanted still.
+// Decides when waits should be brief, from observations alone. Brief waits start once a fifth of
+// the last 0.2 seconds or more was spent without a core; shorter bursts do not count. They last for
+// a second, and twice as long each time that the cores are still needed afterwards.
 class WaitRule {
  public:
   using Duration = std::chrono::duration<double>;
@@ -42,7 +43,7 @@ class SleepingTeam {
   SleepingTeam();
 
  private:
-  std::jthread owner_;  // opened the team, which ends with this thread
+  std::jthread owner_;  // opens the team, and ends it when the thread ends
 };
 
 class ShortWaits {

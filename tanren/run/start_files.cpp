@@ -42,7 +42,8 @@ void remove_stale(const fs::path& folder, const DataOptions& data, const Tokeniz
   if (fs::is_empty(folder)) fs::remove(folder);
 }
 
-// The table of start.toml that holds the checksum of such a program, up to its digits.
+// The text of the table in start.toml that holds the checksum of this sort of program, up to the
+// digits.
 std::string table_of(const std::string& sort) {
   return std::string("[") + (sort == kPackage ? "package" : "torchscript") + "]\nchecksum = \"";
 }

@@ -1,5 +1,5 @@
-// Keeps in the run folder what its run began with, so that resuming and evaluating need not the
-// original files: start.toml (kind and sizes from model.from_hf, the checksum of the program that
+// Keeps the files with which a run began in its folder, so that resuming and evaluating do not need
+// the originals: start.toml (kind and sizes from model.from_hf, the checksum of the program that
 // computes the model) and tokenizer/. Called by run.
 #pragma once
 
@@ -14,20 +14,20 @@
 
 namespace tanren {
 
-// What computes a model in the place of this program's own code.
+// A program that computes a model in place of this program's own code.
 struct ModelProgram {
   std::string sort;      // "package", "TorchScript file"
   std::string checksum;  // 16 hexadecimal digits
 };
-// That of the file or folder in model.path, which is not loaded. No value: the model has none, or
-// it is not there.
+// The program in the file or folder of model.path, which is not loaded. No value: the model has
+// none, or it does not exist.
 std::optional<ModelProgram> program_of(const ModelOptions& model);
-// That which the task of `model` was made of, whatever model.path names by now.
+// The program from which the task of `model` was made, even if model.path now names another.
 std::optional<ModelProgram> program_of(const ModelOptions& model, const Task& task);
 
 // Writes these files into `folder`: the keys that `filled` has beyond `asked`, the checksum of
-// `program`, and the data's tokenizer if the config names one. Removes those of an earlier start,
-// so call it only for a run that begins. RunError as write_file.
+// `program`, and the data's tokenizer if the config names one. Removes the files of an earlier
+// start, so call it only for a run that begins. RunError as write_file.
 void keep_start(const std::filesystem::path& folder, const RunConfig& asked,
                 const ModelOptions& filled, const std::optional<ModelProgram>& program,
                 const DataInfo& train);

@@ -1,6 +1,6 @@
-// Writes what a model puts out for each sample of an evaluation as a PNG file, named like the
-// sample's own file. For tasks whose outputs are pictures. Ranks write their own samples into the
-// same folder. Called by evaluate_checkpoint and evaluate_whole_model.
+// Writes a model's output for each sample of an evaluation as a PNG file, named like the sample's
+// own file. For tasks whose outputs are pictures. Ranks write their own samples into the same
+// folder. Called by evaluate_checkpoint and evaluate_whole_model.
 #pragma once
 
 #include "tanren/data/dataset.h"

@@ -1,4 +1,4 @@
-// Writes what a model says of each sample of an evaluation into one table: row (the number of the
+// Writes a model's answer for each sample of an evaluation into one table: row (the number of the
 // sample in its source), the sample's name if it has one, target, then the columns of AnswerTable.
 // Called by evaluate_checkpoint and evaluate_whole_model.
 #pragma once

@@ -36,9 +36,9 @@ class RungResults {
     here_.erase(result);
   }
 
-  // The best of the top that has a value and has not gone on; null: none.
+  // The best of the top that has a value and has not left the rung. Null if there is none.
   const Result* promotable() const { return open_.empty() ? nullptr : &*open_.begin(); }
-  // The same of all.
+  // The same, but of all results.
   const Result* best_here() const { return here_.empty() ? nullptr : &*here_.begin(); }
 
  private:
@@ -51,14 +51,14 @@ class RungResults {
 
   int64_t reduction_;
   std::set<Result> top_, rest_;  // all
-  std::set<Result> here_;        // with a value, and not gone on
+  std::set<Result> here_;        // with a value, and still at this rung
   std::set<Result> open_;        // of these, those in the top
 };
 
-// Asynchronous successive halving (Li et al. 1810.05934) by promotion: a trial pauses at each rung
-// and goes on once it is among the best 1 / reduction there, however late that is. Promotions from
-// the highest rung come first, then new trials. If so few trials reach the last rung below the end
-// that none of them is promoted, the best of the highest rung goes on, so that one trial finishes.
+// Asynchronous successive halving (Li et al. 1810.05934) by promotion. A trial pauses at each rung
+// and continues when it is among the best 1 / reduction there, however late that is. Promotions
+// from the highest rung come first, then new trials. If too few trials reach the last rung for a
+// promotion from it, the best trial of the highest rung continues, so that one trial finishes.
 class AshaScheduler final : public Scheduler {
  public:
   explicit AshaScheduler(const SchedulerOptions& options)

@@ -17,7 +17,7 @@ bool is_same(const ConfirmingRun& a, const ConfirmingRun& b) {
   return a.trial == b.trial && a.seed == b.seed;
 }
 
-// The value of a run that came to one.
+// The value of a run, if it has one.
 std::optional<double> value_of(const Study& study, const ConfirmingRun& run) {
   const Confirmed* end = last_end_of(study.confirmed(), run);
   return end != nullptr ? end->value : std::nullopt;
@@ -33,7 +33,7 @@ PairedDifference difference_of(int64_t trial, const std::vector<double>& differe
   if (result.pairs < 2) return result;
   for (const double one : differences) squares += (one - result.mean) * (one - result.mean);
   const double error = std::sqrt(squares / (n - 1) / n);
-  // Equal but for rounding: t would be that of the rounding.
+  // If the differences are equal except for rounding, t would measure only the rounding.
   constexpr double kRounding = 1e-9;
   const bool are_equal = error <= kRounding * std::abs(result.mean);
   result.error = are_equal ? 0 : error;
@@ -107,7 +107,7 @@ std::vector<ConfirmingRun> runs_to_confirm(const Study& study, int64_t seeds,
     (end == nullptr ? due : again).push_back(run);
   };
   for (int64_t i = 1; i <= seeds; ++i) {
-    // As run.seed and the journal have them: 0 follows the largest.
+    // run.seed and the journal have only seeds from 0 to 2^63 - 1, so 0 follows the largest.
     const uint64_t next = study.options().seed + static_cast<uint64_t>(i);
     const auto seed = static_cast<int64_t>(next & std::numeric_limits<int64_t>::max());
     add({.trial = {}, .seed = seed});

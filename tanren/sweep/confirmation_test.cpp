@@ -167,7 +167,7 @@ TEST(Confirmation, equal_differences_are_no_proof) {
   EXPECT_EQ(json[1]["verdict"], "within_noise");
 }
 
-// As a population on Ray leaves it: trial 2 has its values from step 4 on alone.
+// The journal of a population on Ray. Trial 2 has its values only from step 4 on.
 TEST(Confirmation, is_not_of_a_population) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "journal.jsonl";
@@ -192,7 +192,7 @@ TEST(Confirmation, is_not_of_a_population) {
   EXPECT_TRUE(runs_to_confirm(study, 3, is_none).empty());
 }
 
-// Tables of Student's distribution: the points that are left to both sides by 5 of 100.
+// The two-sided 5 % points from tables of Student's distribution.
 TEST(Confirmation, three_seeds_need_more_than_two_errors) {
   const std::pair<int64_t, double> points[] = {{1, 12.7062},  {2, 4.30265}, {3, 3.18245},
                                                {4, 2.77645},  {5, 2.57058}, {9, 2.26216},

@@ -49,8 +49,8 @@ class Corners {
   std::set<std::string> seen_;
 };
 
-// The lines of an error, without "[config] PLACE: " where --set is the place: the corner names the
-// values.
+// The lines of an error without "[config] ". Also without a place that is "--set …: ", because
+// the corner already names the values.
 std::vector<std::string> problems_in(std::string_view error) {
   std::vector<std::string> lines;
   while (!error.empty()) {

@@ -1,5 +1,5 @@
-// Configs of trials: what a config becomes with the values of a trial, and the problems of
-// such configs, found before any trial starts. Called by the verb sweep and by tanren plan.
+// Configs of trials: combines a config with the values of a trial, and finds the problems of these
+// configs before any trial starts. Called by the verb sweep and by tanren plan.
 #pragma once
 
 #include "tanren/config/known_kinds.h"
@@ -14,12 +14,12 @@
 
 namespace tanren {
 
-// The space of [[sweep.space]]. A range of a key that takes whole numbers has whole numbers only.
+// The space of [[sweep.space]]. A range has only whole numbers if its key takes whole numbers.
 Space space_of(const RunConfig& config);
-// What [sweep] asks of a study, whose trials have `steps`. The seed is run.seed.
+// The study's options from [sweep]. `steps`: the steps of a trial. The seed is run.seed.
 StudyOptions study_options_of(const RunConfig& config, int64_t steps);
 
-// A config as it was written, which is read anew with the values of each trial.
+// The text of a config, which is parsed again with the values of each trial.
 struct ConfigSource {
   std::string text;            // TOML
   std::filesystem::path file;  // where it stood, absolute: its paths are relative to that folder
@@ -32,7 +32,8 @@ ConfigSource config_source(const std::filesystem::path& file, const std::vector<
 // read_config.
 ConfigSource with_sets(ConfigSource source, const std::vector<std::string>& sets,
                        const KnownKinds& known);
-// As read_config reads the file with its sets and `more`. ConfigError with all problems.
+// The config that read_config would return for the file with its sets and `more`. ConfigError with
+// all problems.
 RunConfig config_of(const ConfigSource& source, const std::vector<std::string>& more,
                     const KnownKinds& known);
 
@@ -44,8 +45,9 @@ RunConfig trial_config(const ConfigSource& source, const TrialValues& values,
 // Whether the trial is the file itself, which has these values already.
 bool is_as_written(const ConfigSource& source, const TrialValues& values, const KnownKinds& known);
 
-// The points whose configs are tried: all combinations of choices and ends of ranges if there are
-// at most `most`; else each choice and end with the others at their first and at their last.
+// The points whose configs are checked. They are all combinations of choices and ends of ranges if
+// there are at most `most`. Otherwise each choice and end is combined with the others at their
+// first, and with the others at their last.
 std::vector<SpacePoint> corners_of(const Space& space, int64_t most = 256);
 
 // Every problem that the config of some corner has, one line each: "[sweep] KEY=VALUE …: problem",

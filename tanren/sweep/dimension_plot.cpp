@@ -27,7 +27,7 @@ PlotAxis across_axis(const Space& space, size_t dimension) {
   return {-0.5, static_cast<double>(space.num_choices(dimension)) - 0.5};
 }
 
-// Names below the columns; of many columns only every so many have theirs.
+// Names below the columns. If there are many columns, only every n-th has its name.
 std::string column_names(const Space& space, size_t dimension, const PlotArea& area) {
   constexpr size_t kMostNames = 12, kLetters = 120;
   const std::vector<std::string>& values = space.dimensions()[dimension].values;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint64_t kFirstSum = 0xcbf29ce484222325;  // FNV-1a's offset
 
-// What stands between the object's last value and its closing brace.
+// The text that replaces the object's closing brace.
 std::string sum_text(uint64_t sum) { return ",\"sum\":\"" + hash_text(sum) + "\"}"; }
 
 struct ReadLines {
@@ -59,8 +59,8 @@ ReadLines lines_in(const std::string& text, const fs::path& file) {
                  "); free space or give it rights, and start the same again: it goes on");
 }
 
-// Takes back what was written behind `size`. If that fails, too, it is no whole line, or it is one
-// that the next start reads: either is a journal.
+// Removes the bytes written after `size`. If this fails, too, the journal is still valid: the next
+// start cuts an incomplete line and reads a complete one.
 void take_back(int descriptor, int64_t size) {
   const int result = ::ftruncate(descriptor, size);
   static_cast<void>(result);

@@ -28,12 +28,12 @@ class Journal {
   // The lines that were there, without their sums: JSON objects. Empties the list.
   std::vector<std::string> take_lines();
 
-  // Adds a JSON object ("{…}", not empty) as one line. `sync`: it is on the disk before append
-  // returns; otherwise the system has it, which outlives the process, not the machine. RunError if
-  // it cannot be written; the file is then as before.
+  // Adds a JSON object ("{…}", not empty) as one line. `sync`: the line is on the disk before
+  // append returns. Otherwise only the operating system has it, so it survives the end of the
+  // process but not of the machine. RunError if it cannot be written; the file is then unchanged.
   void append(std::string_view object, bool sync);
 
-  // For a child process that goes on as a fork: lets go of the file without writing or unlocking.
+  // For a forked child process: closes the file without writing or unlocking.
   void leave();
 
   const std::filesystem::path& path() const { return path_; }
@@ -49,11 +49,12 @@ class Journal {
   std::vector<std::string> lines_;
 };
 
-// The sum that follows `sum` after a line: FNV-1a of 64 bits, which is five lines in any language.
+// The checksum after one more line, if `sum` is the one before it. It is FNV-1a of 64 bits, because
+// that is easy to write in any language.
 uint64_t next_sum(uint64_t sum, std::string_view object);
 
-// The lines of a journal that somebody else may be writing, checked as by Journal. Takes no lock
-// and changes nothing.
+// The lines of a journal that another process may be writing, checked like those of Journal. Takes
+// no lock and changes nothing.
 std::vector<std::string> read_journal(const std::filesystem::path& file);
 
 }  // namespace tanren

@@ -108,7 +108,7 @@ std::vector<const TrialRecord*> ranked(const Study& study) {
   const auto key = [&](const TrialRecord* record) {
     const TrialRecord& own = answering(study, *record);
     const int64_t failure = own.value ? -1 : static_cast<int64_t>(own.outcome);
-    // A trial that another answers for has its cost, and a higher number.
+    // A trial with the result of another has the same cost, and comes after it by its number.
     return std::tuple(failure, own.value ? -own.step : 0, cost_of(own, lower), own.id, record->id);
   };
   std::sort(order.begin(), order.end(),

@@ -9,22 +9,23 @@
 
 namespace tanren {
 
-// Trials with a value by the step that they reached, highest first, and the value, best first; then
-// those without, by outcome and id. A trial that another answers for stands behind it.
+// First the trials with a value, by the step that they reached (highest first) and then by value
+// (best first). Then the trials without a value, by outcome and id. A trial that has the result of
+// another follows it.
 std::vector<const TrialRecord*> ranked(const Study& study);
 
 // "finished", "paused", "running", …; a paused trial of a study that is done was "stopped".
 std::string state_text(const Study& study, const TrialRecord& record);
 
-// The trial that has the result of `record`: itself, or the one that answers for it.
+// The trial that has the result of `record`: itself, or the earlier trial of the same values.
 const TrialRecord& answering(const Study& study, const TrialRecord& record);
 // "optimizer.kind=sgd optimizer.momentum=0.9"
 std::string values_text(const TrialRecord& record);
 // How many trials there are of each state: "12 finished, 3 paused".
 std::string counts_text(const Study& study);
 
-// What confirming runs say of the best trials, a line for each, and one for each run that came to
-// nothing. Empty: none has ended.
+// One line with the result of the confirming runs of each of the best trials, and one line for each
+// confirming run that failed. Empty if no run has ended.
 std::vector<std::string> confirmation_lines(const Study& study);
 
 // {"metric", "mode", "done", "trials": [{"rank", "trial", "state", "value", "step", "values",
@@ -32,8 +33,8 @@ std::vector<std::string> confirmation_lines(const Study& study);
 // has ended, also "confirmation": {"trials": [{"trial", "pairs", "mean", "standard_error", "p",
 // "verdict"}], "runs": [{"trial", "seed", "state", "value", "step", "reason"}]}.
 std::string leaderboard_json(const Study& study);
-// A table for a terminal: the first `rows` trials, how many there are of each outcome, and what
-// confirming runs say.
+// A table for a terminal: the first `rows` trials, the number of trials in each state, and
+// confirmation_lines().
 std::string leaderboard_text(const Study& study, size_t rows = 20);
 
 }  // namespace tanren

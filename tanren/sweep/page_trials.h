@@ -1,5 +1,5 @@
-// What of many trials and long curves a sweep's page shows, and the look of each trial. Pure
-// functions. Used by sweep_page.cpp and the plots.
+// Selects the trials and points that a sweep's page shows if there are many, and the look of each
+// trial. Pure functions. Used by sweep_page.cpp and the plots.
 #pragma once
 
 #include "tanren/sweep/study.h"
@@ -30,8 +30,8 @@ struct TrialLook {
 const std::vector<TrialLook>& trial_looks();
 const TrialLook& look_of(std::string_view state);
 
-// `text` of a file or a user as the page shows it: one line of whole characters, at most `most`
-// bytes of them. Not escaped.
+// `text` of a file or a user as the page shows it: one line of valid characters, at most `most`
+// bytes, then "…" if it was cut. Not escaped.
 std::string page_text(std::string_view text, size_t most = 400);
 
 }  // namespace tanren

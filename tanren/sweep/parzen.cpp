@@ -8,10 +8,10 @@ namespace tanren {
 
 namespace {
 
-// Of a range's width: deviations shrink with the number of kernels n as n^(-1 / (dimensions + 4))
-// (Scott's rule), and not below the least. Of 0.04 to 0.2, this deviation had the lowest median
-// regret, or nearly, on Branin, Hartmann-6, Ackley, Rastrigin, Rosenbrock and two functions with
-// choices; its worst searches of Hartmann-6 were worse than those of 0.1.
+// As shares of a range's width. Deviations shrink with the number of kernels n as n^(-1 /
+// (dimensions + 4)) (Scott's rule), but not below the least. Among deviations of 0.04 to 0.2, this
+// one had the lowest median regret, or nearly, on Branin, Hartmann-6, Ackley, Rastrigin, Rosenbrock
+// and two functions with choices. Its worst searches of Hartmann-6 were worse than those of 0.1.
 constexpr double kDeviation = 0.05, kLeastDeviation = 0.01;
 
 double normal_share_below(double z) { return 0.5 * std::erfc(-z * M_SQRT1_2); }
@@ -52,7 +52,8 @@ void ParzenMixture::add_range(size_t dimension, const std::vector<const SpacePoi
   const double exponent = -1 / static_cast<double>(space_.size() + 4);
   const double usual = width * std::max(kDeviation * std::pow(count, exponent), kLeastDeviation);
   Range& range = ranges_[dimension];
-  // Farther from an end, in deviations, all of a kernel is inside it to the last bit.
+  // A kernel that is more than kFar deviations from both ends is completely inside them, to the
+  // last bit.
   constexpr double kFar = 8.3, kLogRootOfTwoPi = 0.91893853320467274;
   const double log_usual = std::log(usual);
   const auto add = [&](double mean, double deviation) {
@@ -81,7 +82,7 @@ void ParzenMixture::add_range(size_t dimension, const std::vector<const SpacePoi
 void ParzenMixture::add_choices(size_t dimension, const std::vector<const SpacePoint*>& points) {
   const auto choices = static_cast<size_t>(space_.num_choices(dimension));
   const double count = static_cast<double>(choices);
-  // As if each kernel had seen its choice once and, all kernels together, every choice once.
+  // Each kernel counts its choice once. All kernels together add every choice once as a prior.
   const double prior = 1 / static_cast<double>(points.size() + 1);
   const double other = prior / (1 + count * prior);
   Choices& kernels = choices_[dimension];

@@ -1,8 +1,8 @@
 // ParzenMixture: a density over the points of a Space, a kernel around each of some points and a
 // broad one over the whole space (Bergstra et al. 2011; multivariate kernels as in Watanabe
 // 2304.11127). A kernel is a product over dimensions: a normal distribution cut to the range, or
-// probabilities of the choices. Where its point lacks a dimension, a kernel is broad in it.
-// Called by the TPE sampler alone.
+// probabilities of the choices. If a kernel's point lacks a dimension, the kernel is broad in it.
+// Called only by the TPE sampler.
 #pragma once
 
 #include "tanren/sweep/space.h"
@@ -15,8 +15,8 @@ namespace tanren {
 
 class ParzenMixture {
  public:
-  // `points`: the centres; may be empty. `weights`: of the kernels, ≥ 0 with mean 1, to which the
-  // broad one adds a weight of 1; empty: all are 1. `space` must outlive the mixture.
+  // `points` are the kernels' centres; may be empty. `weights` are the kernels' weights, ≥ 0 with
+  // mean 1; empty: all are 1. The broad kernel has the weight 1. `space` must outlive the mixture.
   ParzenMixture(const Space& space, const std::vector<const SpacePoint*>& points,
                 const std::vector<double>& weights);
 

@@ -12,8 +12,8 @@ namespace tanren {
 namespace {
 
 // Population-based training (Jaderberg et al. 1711.09846). All members train up to the next
-// exchange; then forks of the best quarter take the places of the worst quarter, and of members
-// that failed. The exchange waits for all, so who trained faster does not enter.
+// exchange. Then forks of the best quarter replace the worst quarter and the failed members. The
+// exchange waits for all members, so their speed has no influence.
 class PbtScheduler final : public Scheduler {
  public:
   explicit PbtScheduler(const SchedulerOptions& options)
@@ -79,12 +79,12 @@ class PbtScheduler final : public Scheduler {
         static_cast<size_t>(std::count_if(order.begin(), order.end(), [](const Member& member) {
           return std::isfinite(member.cost);
         }));
-    if (alive == 0) return;  // there is nothing to go on from
+    if (alive == 0) return;  // no member can be forked
     target_ = std::min(target_ + options_.interval, options_.steps);
     const size_t quarter = std::min((all + 3) / 4, all / 2);
     const size_t num_sources = std::min(quarter, alive);
     const size_t num_replaced = std::max(quarter, all - alive);
-    for (size_t i = 0; i < num_replaced; ++i) {  // the worst from the best, the next from the next
+    for (size_t i = 0; i < num_replaced; ++i) {  // the worst gets the best, and so on
       forks_.emplace_back(order[all - 1 - i].trial, order[i % num_sources].trial);
     }
     for (const Member& member : members_) {

@@ -12,7 +12,7 @@ namespace tanren {
 
 namespace {
 
-// Where it lies between 0 and 1; what is no number lies at 0.
+// The value's position on the axis, from 0 to 1. NaN is at 0.
 double share_inside(const PlotAxis& axis, double value) {
   const double share = axis.share(value);
   return std::isnan(share) ? 0 : std::clamp(share, 0.0, 1.0);
@@ -50,8 +50,8 @@ std::string PlotArea::open(std::string_view id, std::string_view label,
 }
 
 MetricAxis metric_axis(std::vector<double> values, bool lower_is_better) {
-  constexpr double kFar = 5;         // times the way from the best value to nine of ten
-  constexpr double kManyTimes = 30;  // from where on a logarithmic axis shows more
+  constexpr double kFar = 5;         // times the distance from the best value to the 90 % quantile
+  constexpr double kManyTimes = 30;  // least ratio of values for a logarithmic axis
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   const bool is_log = *least > 0 && *most / *least > kManyTimes;
   const auto scaled = [&](double value) { return is_log ? std::log(value) : value; };

@@ -13,8 +13,9 @@ constexpr double kTrendKept = 0.98;   // of the average, at each loss
 constexpr double kTrendDiverged = 4;  // times the lowest average
 constexpr size_t kFirstLooked = 10;   // updates that no suggestion looks at
 
-// torch.gradient of `values` by `places`, in its arithmetic: fp32, of second order between the
-// ends. At low rates its rounding decides which slope is the steepest. At least two values.
+// torch.gradient of `values` by `places`, in the same arithmetic: fp32, of second order except at
+// the ends. The arithmetic matters because at low rates its rounding decides which slope is the
+// steepest. Needs at least two values.
 std::vector<float> slopes_of(const std::vector<float>& values, const std::vector<float>& places) {
   const size_t last = values.size() - 1;
   const auto difference = [](const std::vector<float>& of, size_t i) { return of[i + 1] - of[i]; };
@@ -64,7 +65,8 @@ std::optional<size_t> valley_of(const std::vector<double>& losses) {
   }
   const size_t length = lengths[longest];
   if (length < kLeastFall) return std::nullopt;
-  // A third and half a third of its length behind its first loss, if it had no gaps.
+  // The middle: a third plus a sixth of the fall's length after its first loss, as if it had no
+  // gaps.
   return longest - length + length / 3 + length / 6;
 }
 

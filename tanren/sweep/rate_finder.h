@@ -15,15 +15,16 @@ std::vector<double> finder_rates();
 // The moving average of the losses, in which the newest one counts 2 %, corrected for its start.
 class LossTrend {
  public:
-  // Takes the loss of the next update. False: the finder ends with this update. Its loss is not
-  // finite, or the average, as Lightning corrects it, is above 4 × its lowest value before.
-  // (Below 0 that says nothing, and the finder goes on.)
+  // Takes the loss of the next update. Returns false if the finder must end with this update: its
+  // loss is not finite, or the average with Lightning's correction is above 4 × its lowest value
+  // before. If that value is not above 0, the finder continues.
   bool add(double loss);
 
-  // As fastai corrects it: average / (1 − 0.98^n) after n losses. Not finite from the first loss
-  // on that is not.
+  // The average with fastai's correction: average / (1 − 0.98^n) after n losses. Not finite after
+  // a loss that is not finite.
   const std::vector<double>& smoothed() const { return smoothed_; }
-  // As Lightning corrects it: average / (1 − 0.98^(n + 1)). It is too low in the beginning.
+  // The average with Lightning's correction: average / (1 − 0.98^(n + 1)). It is too low at the
+  // beginning.
   const std::vector<double>& lightning() const { return lightning_; }
 
  private:
@@ -32,13 +33,15 @@ class LossTrend {
   std::vector<double> smoothed_, lightning_;
 };
 
-// Indices of updates. Empty: there are too few losses, or they do not fall.
+// Indices of updates. Empty if there are too few losses; `valley` also if they do not fall.
 struct RateSuggestion {
-  // Where Lightning's average falls fastest, as a derivative by the rate itself, among all but the
-  // first ten updates and the last. Noise at low rates weighs most, for there rates lie close.
+  // The update at which Lightning's average falls fastest, by its derivative with respect to the
+  // rate. The first ten updates and the last one are ignored. Noise at low rates has the most
+  // weight, because there the rates are close together.
   std::optional<size_t> steepest;
-  // fastai's valley: the middle of the longest fall of the average, by the number of updates, among
-  // all but the first ten and the last five, or those before a loss that is not finite.
+  // fastai's valley: the middle of the longest fall of the average, by the number of updates. The
+  // first ten updates and the last five are ignored; if the last loss is not finite, only that one
+  // is ignored instead of the last five.
   std::optional<size_t> valley;
 };
 

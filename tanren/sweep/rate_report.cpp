@@ -37,7 +37,7 @@ struct RateName {
   std::optional<size_t> update;
 };
 
-// In the order of how far noise reaches them.
+// Sorted by the influence of noise, the least first.
 std::vector<RateName> named_rates(const RateReport& report) {
   return {{"valley", "the middle of the longest fall, fastai's", report.suggestion.valley},
           {"steepest", "the most fall by rate, Lightning's", report.suggestion.steepest}};

@@ -21,7 +21,7 @@ struct RateReport {
   std::string end;  // why it ended before its last update; empty: it did not
 };
 
-// Ends with TOML, a line for each suggestion, of which only the first is no comment.
+// Ends with TOML, one line per suggestion. All lines but the first are commented out.
 std::string rate_report_text(const RateReport& report);
 // {"name", "key", "subject", "begun", "end", "steepest", "valley", "rates", "losses", "smoothed",
 // "lightning"}, with a line end. A number that is not finite is null, and so is a suggestion that

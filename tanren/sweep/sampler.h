@@ -13,8 +13,8 @@
 
 namespace tanren {
 
-// A number in [0, 1) that hangs on these numbers alone. `use` tells several draws for one dimension
-// of one trial apart.
+// A number in [0, 1) that depends only on these numbers. `use` distinguishes several draws for one
+// dimension of one trial.
 double keyed_share(uint64_t seed, int64_t trial, size_t dimension, int64_t use = 0);
 
 class Sampler {
@@ -41,7 +41,7 @@ std::unique_ptr<Sampler> make_grid_sampler();
 std::unique_ptr<Sampler> make_random_sampler(uint64_t seed);
 std::unique_ptr<Sampler> make_tpe_sampler(uint64_t seed, bool lower_is_better);
 
-// The point of that trial if each dimension is drawn alone: what the random sampler proposes.
+// The point that the random sampler proposes for trial `id`: each dimension is drawn independently.
 SpacePoint random_point(const Space& space, uint64_t seed, int64_t id);
 
 }  // namespace tanren

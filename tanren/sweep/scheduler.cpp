@@ -106,7 +106,7 @@ std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options) {
 
 std::vector<int64_t> rungs_of(int64_t first_rung, int64_t reduction, int64_t steps) {
   std::vector<int64_t> rungs;
-  // Steps that do not fit into the number are above `steps`.
+  // The break avoids an overflow: the next rung would be above `steps`.
   for (int64_t rung = first_rung; rung < steps; rung *= reduction) {
     rungs.push_back(rung);
     if (rung > steps / reduction) break;

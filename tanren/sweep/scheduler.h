@@ -1,7 +1,7 @@
-// Scheduler: decides what runs next: a new trial, one that goes on, or a fork of another. Its state
-// is what the events of the journal made of it, in their order; time and threads do not enter. It
-// knows trials by their numbers and costs. Called by Study, which turns decisions into lines of the
-// journal and tells the scheduler each event, also of a replayed journal.
+// Scheduler: decides what runs next: a new trial, a paused trial, or a fork of another. Its state
+// depends only on the events of the journal in their order, not on time or threads. It knows trials
+// by their numbers and costs. Called by Study, which writes decisions to the journal and passes
+// each event to the scheduler, also when it replays a journal.
 #pragma once
 
 #include "tanren/sweep/trial.h"
@@ -25,9 +25,9 @@ struct SchedulerOptions {
 struct Decision {
   enum Kind {
     start,   // a new trial with values of the sampler
-    resume,  // `trial` goes on from where it stands
-    fork,    // a new trial goes on from `source`, with its values changed, in place of `trial`
-    wait,    // nothing until a running trial is told
+    resume,  // `trial` continues
+    fork,    // a new trial replaces `trial`: continues from `source` with changed values
+    wait,    // nothing until told() for a running trial
     end,     // nothing any more
   };
   Kind kind = end;
@@ -43,21 +43,21 @@ class Scheduler {
   // O(log trials), for pbt O(trials) once an interval.
   virtual Decision next() const = 0;
 
-  // A trial has begun with values of the sampler. `runs`: false if an earlier trial of the same
-  // values answers for it.
+  // A trial has begun with values of the sampler. `runs` is false if it takes the result of an
+  // earlier trial with the same values.
   virtual void started(int64_t trial, int64_t until, bool runs) = 0;
   virtual void resumed(int64_t trial, int64_t until) = 0;
   // `trial` is a new one and takes the place of `replaced`.
   virtual void forked(int64_t trial, int64_t until, int64_t replaced) = 0;
-  // The trial reached `step`. `cost`: lower is better; infinite: it failed on the way.
+  // The trial reached `step`. `cost`: lower is better; infinite: the trial failed before.
   virtual void told(int64_t trial, int64_t step, double cost) = 0;
   // The trial was refused and waits; it will be resumed.
   virtual void put_off(int64_t trial) = 0;
 
-  // Whether another program decides and writes the journal. Then next() is wait or end, and each
-  // start, fork and resume is as it must be.
+  // Whether another program decides and writes the journal. Then next() returns wait or end, and
+  // Study does not check the starts, forks and resumes of the journal against next().
   virtual bool is_external() const { return false; }
-  // Whether a refused trial may wait for the end.
+  // Whether a refused trial may wait until all others have ended.
   virtual bool lets_wait() const { return true; }
   // The step at which a whole trial ends; 0: unknown.
   virtual int64_t last_step() const = 0;
@@ -67,7 +67,7 @@ class Scheduler {
 // ConfigError for options that do not fit together.
 std::unique_ptr<Scheduler> make_scheduler(const SchedulerOptions& options);
 
-// A file each.
+// Defined in scheduler.cpp, asha_scheduler.cpp and pbt_scheduler.cpp.
 std::unique_ptr<Scheduler> make_plain_scheduler(const SchedulerOptions& options);
 std::unique_ptr<Scheduler> make_asha_scheduler(const SchedulerOptions& options);
 std::unique_ptr<Scheduler> make_pbt_scheduler(const SchedulerOptions& options);

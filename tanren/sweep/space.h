@@ -38,11 +38,11 @@ class Space {
   size_t index_of(const std::string& key) const;
 
   bool is_range(size_t dimension) const { return dimensions_[dimension].values.empty(); }
-  // Of a dimension that is no range.
+  // Only for a dimension that is not a range.
   int64_t num_choices(size_t dimension) const;
 
-  // The ends of a range where samplers work: logarithms on a log scale, half a number beyond both
-  // ends if only whole numbers count, so that each has the same room.
+  // The ends of a range as samplers use them: logarithms on a log scale. If only whole numbers
+  // count, the ends are extended by one half, so that each number has the same room.
   double lower(size_t dimension) const { return bounds_[dimension].first; }
   double upper(size_t dimension) const { return bounds_[dimension].second; }
   double scaled(size_t dimension, double value) const;
@@ -63,23 +63,23 @@ class Space {
     return {conditions_[dimension].dimension, conditions_[dimension].choice};
   }
 
-  // What the journal keeps and a trial gets. A number is the shortest text that reads back as the
-  // same double.
+  // The values for the journal and the trial. A number is the shortest text that parses to the same
+  // double.
   TrialValues values_of(const SpacePoint& point) const;
   // InputError for values that are not of this space.
   SpacePoint point_of(const TrialValues& values) const;
 
-  // The points of the grid: every choice, and `points` numbers of a range, evenly spread over its
-  // scale; whole numbers that round to the same one count once. ConfigError if a range has no
-  // points. At most 2^40, which stands for more, too.
+  // The number of points of the grid. It has every choice, and `points` numbers of a range, evenly
+  // spaced on its scale; whole numbers that round to the same one count once. ConfigError if a
+  // range has no `points`. The result is at most 2^40, which may also mean more.
   int64_t grid_size() const;
   // The point of that number, below grid_size(). The last dimension varies fastest.
   SpacePoint grid_point(int64_t number) const;
 
-  // A point near `point`, as population-based training needs it: each number × 0.8 or × 1.2, each
-  // choice replaced by a neighbour in its list, or, with probability 1/4, drawn anew (Jaderberg et
-  // al. 1711.09846; Ray's defaults). `share(dimension, use)`: uniform numbers in [0, 1), by what
-  // they are used for, 0 to 2.
+  // A point near `point`, for population-based training. Each number is multiplied by 0.8 or 1.2,
+  // and each choice is replaced by a neighbour in its list. With probability 1/4 a coordinate is
+  // drawn again instead (Jaderberg et al. 1711.09846; Ray's defaults). `share(dimension, use)`
+  // gives uniform numbers in [0, 1); `use` is 0 to 2.
   SpacePoint perturbed(const SpacePoint& point,
                        const std::function<double(size_t dimension, int64_t use)>& share) const;
 

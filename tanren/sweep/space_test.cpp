@@ -163,7 +163,7 @@ TEST(Space, perturbs_numbers_by_a_fifth_and_choices_to_a_neighbour) {
   };
   EXPECT_EQ(changed(0.9, 0.2), (SpacePoint{0.5 * 1.2, 12, 2}));
   EXPECT_EQ(changed(0.9, 0.7), (SpacePoint{0.5 * 0.8, 8, 0}));
-  EXPECT_EQ(changed(0.2, 0.7), (SpacePoint{0.1, 1, 0}));  // drawn anew, at the lower end
+  EXPECT_EQ(changed(0.2, 0.7), (SpacePoint{0.1, 1, 0}));  // drawn again, at the lower end
   EXPECT_EQ(space.perturbed({0.9, 100, 2}, [](size_t, int64_t use) { return use == 0 ? 0.5 : 0; }),
             (SpacePoint{1.0, 100, 2}));  // not beyond the ends
 }

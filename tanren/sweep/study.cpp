@@ -21,12 +21,12 @@ std::string key_of(const TrialValues& values) {
   return key;
 }
 
-// The last step at which the trial was told, or has reported since.
+// The last step of the trial's tell() or of a later report().
 int64_t reached(const TrialRecord& record) {
   return record.metrics.empty() ? record.step : std::max(record.step, record.metrics.back().first);
 }
 
-// Of both trials with a value.
+// Whether `a` ranks before `b`. Both must have a value.
 bool is_ahead(const TrialRecord& a, const TrialRecord& b, bool lower_is_better) {
   if (a.step != b.step) return a.step > b.step;
   return cost_of(a, lower_is_better) < cost_of(b, lower_is_better);
@@ -107,7 +107,7 @@ void Study::grow_from(int64_t trials) {
   write({.kind = StudyEvent::grow, .trial = options_.trials});
 }
 
-// What apply() relies on, of a line that somebody else may have written.
+// Checks the conditions that apply() relies on, because another program may have written the line.
 void Study::check(const StudyEvent& event) const {
   const auto require = [](bool fine, const std::string& what) {
     if (!fine) throw InputError(what);
@@ -167,7 +167,7 @@ void Study::apply(const StudyEvent& event) {
     }
     return;
   }
-  // A trial that waited does again what it was refused.
+  // A trial that waited repeats the work that was refused.
   if (record.state == TrialState::waiting) {
     waiting_.erase(std::find(waiting_.begin(), waiting_.end(), record.id));
   } else {
@@ -271,7 +271,7 @@ std::optional<StudyEvent> Study::event_for(const Decision& decision) const {
       StudyEvent event{.kind = StudyEvent::start, .trial = id, .until = decision.until};
       event.values = space_.values_of(sampler_->propose(space_, id, records_));
       const auto same = by_values_.find(key_of(event.values));
-      // Members of a population may be equal: they part later.
+      // Members of a population may have equal values, because forks change values later.
       if (same != by_values_.end() && options_.scheduler != "pbt") event.same_as = same->second;
       return event;
     }
@@ -307,7 +307,7 @@ Trial Study::work_of(const TrialRecord& record) const {
 const TrialRecord& Study::running(const Trial& trial) const {
   const bool is_there = trial.id >= 0 && trial.id < std::ssize(records_);
   const TrialRecord* record = is_there ? &records_[static_cast<size_t>(trial.id)] : nullptr;
-  // What was told once may have gone on since, up to a later step.
+  // After a tell() the trial may already run again, up to a later step.
   if (!is_there || record->state != TrialState::running || record->until != trial.until) {
     throw ConfigError(
         fmt::format("[sweep] trial {} does not run; tell what ask() returned, and once", trial.id));

@@ -1,6 +1,6 @@
-// Study: a search for good values, as ask and tell. Everything that it decides is a pure function
-// of its journal: opened again on the same file, it continues as if it had never been closed.
-// Trials that were running then are handed out first. Not thread-safe. Called by the verb sweep and
+// Study: a search for good values with ask() and tell(). All its decisions are a pure function of
+// its journal: if it is opened again on the same file, it continues as if it had never been closed.
+// It returns the trials that were running then first. Not thread-safe. Called by the verb sweep and
 // by programs:
 //
 //   tanren::Study study(space, {.sampler = "tpe", .trials = 50, .journal = "search.jsonl"});
@@ -43,36 +43,36 @@ struct StudyOptions {
 
 class Study {
  public:
-  // Opens the journal, or begins it. ConfigError for options that do not go together, or that
-  // differ from those that the journal began with (the keys are listed; `trials` may grow, but not
-  // for pbt). InputError as Journal, and for a line that is not of this study.
+  // Opens or creates the journal. ConfigError if the options do not fit together, or differ from
+  // those at the journal's beginning (lists the keys; `trials` may grow, except for pbt). Throws
+  // the InputErrors of Journal, and one for a line that is not of this study.
   Study(Space space, StudyOptions options);
   ~Study();
   Study(Study&&) noexcept;
 
-  // The next work, whose line is on the disk before it is returned. Empty: nothing until a running
-  // trial is told, or nothing any more (is_done()). New trials of the values of an earlier one are
-  // answered by it and never returned. RunError if the journal cannot be written. Always empty if
-  // the scheduler is external.
+  // The next work. Its journal line is on the disk before ask() returns. Empty if there is no work
+  // until tell() for a running trial, or no more work at all (is_done()). A new trial with the
+  // values of an earlier one takes its result and is never returned. RunError if the journal cannot
+  // be written. Always empty if the scheduler is external.
   std::optional<Trial> ask();
 
   // The trial reached trial.until with this value of the metric. One that is not finite means
   // diverged.
   void tell(const Trial& trial, double value);
-  // The trial did not get there. `outcome`: not finished or stopped; refused: unless it was alone,
-  // the trial waits and runs once more, alone, at the end. `reason`: one line. `step`: the last it
-  // reached.
+  // The trial did not reach trial.until. `outcome` must not be finished or stopped. With refused,
+  // the trial waits and runs once more, alone, at the end, unless it already ran alone. `reason`:
+  // one line. `step`: the last step that it reached.
   void tell(const Trial& trial, TrialOutcome outcome, const std::string& reason = "",
             int64_t step = 0);
-  // A value on the way, for reports. A step that is not above the last one reported changes
-  // nothing, so a resumed trial may report again.
+  // An intermediate value, for reports. A step that is not above the last reported step is ignored,
+  // so a resumed trial may report again. A value that is not finite is ignored.
   void report(const Trial& trial, int64_t step, double value);
 
-  // A confirming run of runs_to_confirm() ended. A value that is not finite means diverged, and
-  // refused, alone, too_large. ConfigError for a run that is not due.
+  // A confirming run of runs_to_confirm() ended. A value that is not finite means diverged; refused
+  // of a run that was alone means too_large. ConfigError for a run that is not due.
   void confirm(const Confirmed& end);
 
-  // Nothing runs, and nothing will, but for confirming runs.
+  // Whether nothing runs and no trial will run. Confirming runs may still be due.
   bool is_done() const;
   // All trials, by id.
   const std::vector<TrialRecord>& records() const { return records_; }
@@ -84,7 +84,7 @@ class Study {
   const Space& space() const { return space_; }
   const StudyOptions& options() const { return options_; }
 
-  // For a child process that goes on as a fork: lets go of the journal.
+  // For a forked child process: closes the journal without unlocking it.
   void leave_journal() { journal_.leave(); }
 
  private:
@@ -96,7 +96,7 @@ class Study {
   void apply(const StudyEvent& event);
   void apply_start(const StudyEvent& event);
   void apply_end(TrialRecord& record, const StudyEvent& event);
-  // What carries the decision out. Empty: nothing now.
+  // The event that carries out the decision. Empty if there is nothing to do now.
   std::optional<StudyEvent> event_for(const Decision& decision) const;
   Trial work_of(const TrialRecord& record) const;
   const TrialRecord& running(const Trial& trial) const;

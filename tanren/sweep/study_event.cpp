@@ -93,7 +93,7 @@ void add_space_changes(const Json& before, const Json& now, std::vector<std::str
     const std::string old = dimension_text(before, key), other = dimension_text(now, key);
     if (old != other) changes.push_back("space " + key + ": " + old + " → " + other);
   }
-  // Numbers of trials stand for points of a grid.
+  // The order matters because trial numbers identify points of a grid.
   if (changes.size() == known) changes.emplace_back("space: its order");
 }
 
@@ -168,7 +168,7 @@ StudyEvent event_of(const std::string& line) {
   event.of = count_at(json, "of");
   event.alone = json.value("alone", Json(false)) == Json(true);
   event.reason = text_at(json, "reason");
-  for (char& c : event.reason) {  // another program's may have lines, or tell a terminal what to do
+  for (char& c : event.reason) {  // others may write line ends or terminal escapes
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
   if (const auto value = json.find("value"); value != json.end()) {

@@ -1,5 +1,5 @@
-// The lines of a study's journal as values: a head, which says what the study is, and events.
-// Called by Study and by tests.
+// The lines of a study's journal as values: a head, which describes the study, and events. Called
+// by Study and by tests.
 #pragma once
 
 #include "tanren/sweep/study.h"
@@ -19,8 +19,8 @@ struct StudyEvent {
     resume,  // {"resume": trial, "until"}; "alone": true
     end,     // {"end": trial, "step", "value"}, or "outcome" and "reason" instead of the value
     grow,    // {"trials": number}
-    // {"confirm": seed, "of": trial, "step", …}, the rest as of end; without "of": the file's own
-    // values; "alone": true
+    // {"confirm": seed, "of": trial, "step", …}, then as for `end`; "alone": true. Without "of"
+    // the run has the file's own values.
     confirm,
   };
   Kind kind = start;
@@ -34,13 +34,13 @@ struct StudyEvent {
   bool alone = false;
 };
 
-// A value that is not finite means diverged; refused, alone, too_large.
+// A value that is not finite becomes diverged; refused of a run that was alone becomes too_large.
 StudyEvent event_of(const Confirmed& end);
 Confirmed confirmed_of(const StudyEvent& event);
 
 // One JSON object without a line end.
 std::string event_line(const StudyEvent& event);
-// InputError, without a place, for what is no event.
+// InputError, without a line number, if the line is not an event.
 StudyEvent event_of(const std::string& line);
 
 std::string head_line(const Space& space, const StudyOptions& options);

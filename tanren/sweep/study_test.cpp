@@ -62,7 +62,8 @@ class StudyJournal : public ::testing::Test {
   const fs::path file_ = folder_.path() / "journal.jsonl";
 };
 
-// The promise of the room: whatever line the process ended at, the rest is as if it had not.
+// The main guarantee of a journal: at whatever line the process ended, the study continues as if it
+// had not ended.
 TEST_F(StudyJournal, replayed_at_any_line_continues_as_if_it_had_never_ended) {
   for (const StudyOptions& options : kinds_of_studies()) {
     SCOPED_TRACE(options.sampler + " " + options.scheduler);

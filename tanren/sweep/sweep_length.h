@@ -1,5 +1,5 @@
-// How much a sweep trains, as far as its config and the plan of its file say. Pure functions.
-// Called by the verbs sweep and plan.
+// The number of trials and steps of a sweep, as far as its config and the plan of its file
+// determine them. Pure functions. Called by the verbs sweep and plan.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -10,9 +10,10 @@
 
 namespace tanren {
 
-// The steps of a whole trial that the config itself says; 0: each trial knows its own.
+// The steps of a complete trial as set in the config. 0 if run.steps is searched or not set.
 int64_t steps_of(const RunConfig& config);
-// Whether all trials have the same steps, and only their plan knows how many (run.epochs).
+// Whether the steps of a trial are taken from the file's plan (run.epochs). This is so if the
+// config does not set them, and a scheduler needs them or no searched key can change them.
 bool needs_planned_steps(const RunConfig& config);
 
 // Trials that run at a time.

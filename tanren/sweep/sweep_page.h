@@ -19,13 +19,13 @@ using Evaluations = std::vector<std::pair<int64_t, double>>;  // step and value;
 struct SweepPageFacts {
   std::string name;                            // of the sweep: its folder
   std::string best_sets, best_toml;            // the best trial's values, as options and as TOML
-  std::optional<double> seconds, cpu_seconds;  // of the sweep, and of its trials' processors
+  std::optional<double> seconds, cpu_seconds;  // of the sweep; CPU time of its trials
   // The evaluations in a trial's log, by trial, where the journal may lack some of them.
   std::map<int64_t, Evaluations> logs;
 };
 
-// Of many trials the page shows the best and every so many of the others, so that it stays below
-// 3 MB.
+// If there are many trials, the page shows the best and an even selection of the others, so that it
+// stays below 3 MB.
 std::string sweep_page(const Study& study, const SweepPageFacts& facts);
 
 // The trials whose curves the page draws; at most 200.

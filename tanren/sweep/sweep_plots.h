@@ -31,15 +31,15 @@ std::string curve_plot(const Study& study, const std::vector<TrialCurve>& curves
 std::string dimension_plot(const Study& study, const std::vector<const TrialRecord*>& trials,
                            size_t dimension);
 
-// The axis of the metric. What is far worse than nine of ten values lies beyond it, or a trial that
-// diverged would leave no room for the others.
+// The axis of the metric. If the worst value is far worse than the 90 % quantile, the axis ends at
+// that quantile, because otherwise one bad trial would leave no room for the others.
 struct MetricAxis {
   PlotAxis axis;
   size_t beyond = 0;  // how many of the values
 };
 // `values`: finite ones, at least one.
 MetricAxis metric_axis(std::vector<double> values, bool lower_is_better);
-// A sentence on `beyond` of what is drawn, a `what` each. Empty for 0.
+// A sentence that `beyond` things, each called `what`, are beyond the axis. Empty for 0.
 std::string beyond_text(size_t beyond, std::string_view what);
 
 // A rectangle with an axis below and one at the left.
@@ -49,7 +49,7 @@ struct PlotArea {
 
   static constexpr double kLeft = 74, kWidth = 796, kRight = kLeft + kWidth;
   double bottom() const { return top + height; }
-  // The drawing's units. What lies beyond an axis is moved to its end.
+  // Positions in the drawing's units. A value beyond an axis is moved to the axis's end.
   double x(double value) const;
   double y(double value) const;
 

@@ -13,14 +13,14 @@ constexpr int64_t kRandomTrials = 10;
 constexpr int64_t kCandidates = 24;
 constexpr double kGoodShare = 0.15;
 
-// A told trial, or a running one without a value.
+// A trial. Its cost is infinite if it has no value, because it still runs or has failed.
 struct Observation {
   const TrialRecord* record;
   double cost;
 };
 
-// At more steps comes first, then at a lower cost. So a trial that asha paused early is never
-// better than one that it let go on, and what has no value comes last.
+// Trials with more steps come first, then those with a lower cost. So a trial that asha paused
+// early is never better than one that asha promoted. Trials without a value come last.
 bool is_better(const Observation& a, const Observation& b) {
   const bool has_value = std::isfinite(a.cost);
   if (has_value != std::isfinite(b.cost)) return has_value;
@@ -29,10 +29,10 @@ bool is_better(const Observation& a, const Observation& b) {
   return a.record->id < b.record->id;
 }
 
-// Tree-structured Parzen estimator (Bergstra et al. 2011): of some points drawn where good trials
-// are dense, the one whose ratio to the density of the bad ones is highest. A good trial counts by
-// how much better it is than the best of the bad; a running one is bad until it is told, so that
-// several at once do not gather in one place.
+// Tree-structured Parzen estimator (Bergstra et al. 2011). It draws some points from the density of
+// the good trials and takes the one with the highest ratio to the density of the bad trials. A good
+// trial's weight is its improvement over the best bad trial. A running trial without a value counts
+// as bad, so that parallel trials do not gather in one place.
 class TpeSampler final : public Sampler {
  public:
   TpeSampler(uint64_t seed, bool lower_is_better) : seed_(seed), lower_(lower_is_better) {}
@@ -73,7 +73,8 @@ class TpeSampler final : public Sampler {
     return static_cast<size_t>(std::ceil(kGoodShare * static_cast<double>(end - seen.begin())));
   }
 
-  // Improvements over the best of the bad that stands at the same steps, with mean 1.
+  // Weights of the good trials, with mean 1: the improvements over the best bad trial, if that one
+  // is at the same step. Otherwise all are 1.
   static std::vector<double> weights_of(const std::vector<Observation>& seen, size_t good) {
     std::vector<double> weights(good, 1.0);
     const bool has_edge = good < seen.size() && std::isfinite(seen[good].cost) &&

@@ -1,5 +1,5 @@
-// The trials of a sweep as data: what the journal says of each (TrialRecord), and the work that
-// Study::ask() hands out (Trial). Torch-free.
+// The trials of a sweep as data: the journal's information about each trial (TrialRecord), and the
+// work that Study::ask() returns (Trial). Torch-free.
 #pragma once
 
 #include "tanren/sweep/space.h"
@@ -18,7 +18,7 @@ enum class TrialOutcome {
   finished,       // it reached its last step
   stopped,        // by the scheduler
   diverged,       // a value that is not finite, or the guard's halt
-  out_of_memory,  // in the middle
+  out_of_memory,  // during training
   too_large,      // refused, and again when it was alone
   refused,        // before the first step: it does not fit beside the others
   crashed,        // by a signal
@@ -31,8 +31,8 @@ std::string to_text(TrialOutcome outcome);
 std::optional<TrialOutcome> trial_outcome(const std::string& name);
 
 enum class TrialState {
-  running,  // handed out by ask(), and not told yet
-  paused,   // told at a rung or an exchange; the scheduler may resume it
+  running,  // returned by ask(), no tell() yet
+  paused,   // tell() at a rung or an exchange; the scheduler may resume it
   waiting,  // refused once; runs alone when nothing else does
   ended,
 };
@@ -46,13 +46,13 @@ struct TrialRecord {
   std::string reason;                               // of a failure, one line; may be empty
   int64_t begun = 0;                                // the step at which its present work began
   int64_t until = 0;                                // the step at which its present work ends
-  int64_t step = 0;                                 // that it reached when it was last told
+  int64_t step = 0;                                 // the step reached at the last tell()
   std::optional<double> value;                      // the metric at `step`
   std::vector<std::pair<int64_t, double>> metrics;  // reported: step and value, steps rising
-  std::optional<int64_t> same_as;  // an earlier trial of the same values, which answers for it
-  std::optional<int64_t> fork_of;  // the trial that it goes on from
+  std::optional<int64_t> same_as;  // earlier trial of the same values, whose result it takes
+  std::optional<int64_t> fork_of;  // the trial that it was forked from
   int64_t fork_step = 0;           // at that step
-  bool alone = false;              // its present work wants the machine for itself
+  bool alone = false;              // its present work needs the machine for itself
 };
 
 // Values are ranked by it: lower is better; infinite without a value.
@@ -61,12 +61,12 @@ inline double cost_of(const TrialRecord& record, bool lower_is_better) {
   return lower_is_better ? *record.value : -*record.value;
 }
 
-// Work for an executor: train the trial of that id up to `until`, then tell the metric there.
+// Work for an executor: train the trial up to step `until`, then call tell() with the metric.
 struct Trial {
   int64_t id = 0;
-  int64_t begin = 0;  // the step to go on from, at the trial's own checkpoint; 0: from the start
+  int64_t begin = 0;  // step to resume from, at the trial's own checkpoint; 0: the start
   int64_t until = 0;  // the step to end at; 0: the trial's own end
-  std::optional<int64_t> fork_of;  // if begin is fork_step: the trial whose checkpoint it takes
+  std::optional<int64_t> fork_of;  // if begin == fork_step: the trial whose checkpoint to load
   int64_t fork_step = 0;
   bool alone = false;  // nothing else may run beside it
   TrialValues values;

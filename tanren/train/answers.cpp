@@ -20,15 +20,15 @@ constexpr int64_t kIgnored = -100;  // a target without a label
 
 at::Tensor in_fp32(const at::Tensor& outputs) { return outputs.detach().to(at::kFloat); }
 
-// What is told of tokens, in pieces.
+// The numbers that answers give for tokens, piece by piece.
 struct TokenColumns {
   std::vector<at::Tensor> label, score, log;  // log: the log-probability of the target
 };
 
-// `scores` [rows, vocabulary] may be far larger than what is told of them: no second tensor of
-// their size is made.
+// `scores` [rows, vocabulary] may be far larger than the answers, so no second tensor of their size
+// is made.
 void look_at_rows(const at::Tensor& scores, const at::Tensor& targets, TokenColumns& columns) {
-  constexpr int64_t kNumbers = int64_t{1} << 21;  // of a piece
+  constexpr int64_t kNumbers = int64_t{1} << 21;  // scores in a piece
   const int64_t most = std::max<int64_t>(kNumbers / std::max<int64_t>(scores.size(1), 1), 1);
   for (int64_t begin = 0; begin < scores.size(0); begin += most) {
     const int64_t rows = std::min(most, scores.size(0) - begin);
@@ -80,7 +80,8 @@ void Answers::add_samples(const at::Tensor& outputs) {
   }
   at::Tensor rows = outputs.dim() == 1 ? outputs.unsqueeze(1) : outputs.flatten(1);
   const bool picks = classes && rows.size(1) > 0;
-  // Of the outputs themselves: probabilities may round to the same number.
+  // Takes the maximum of the outputs themselves, because probabilities may round to the same
+  // number.
   at::Tensor best = picks ? rows.argmax(1) : at::zeros({rows.size(0)}, at::kLong);
   if (classes) rows = rows.softmax(1);
   if (form_.sigmoid) rows = rows.sigmoid();

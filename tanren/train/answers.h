@@ -13,7 +13,7 @@
 
 namespace tanren {
 
-// What a model says of one token.
+// The model's answer for one token.
 struct TokenAnswer {
   int64_t token = -1;         // the target that the data have; -1: none
   float log_probability = 0;  // of that target
@@ -22,14 +22,14 @@ struct TokenAnswer {
 };
 
 struct Answer {
-  int64_t label = -1;               // classes: the one with the highest score, the lower of two
+  int64_t label = -1;               // classes: the one with the highest score; ties: the lower
   float score = 0;                  // its probability
   std::vector<float> scores;        // classes: the probability of each; values: the values
   std::vector<TokenAnswer> tokens;  // tasks of tokens: one for each position
   bool has_nan = false;             // the outputs hold NaN: the rest means nothing
 };
 
-// What is told of a sample whose answer has NaN.
+// The text reported for a sample whose answer has NaN.
 inline constexpr const char* kNanOutputs =
     "the model's outputs hold NaN; its weights or this input are out of range, or precision.mode "
     "is "
@@ -39,7 +39,7 @@ enum class AnswerKind { classes, values, tokens };
 
 struct AnswerForm {
   AnswerKind kind = AnswerKind::classes;
-  bool sigmoid = false;  // values: probabilities of their own, from logits
+  bool sigmoid = false;  // values: logits of independent probabilities
   int64_t width = 0;     // classes or values of a sample; 0: unknown
 };
 

@@ -36,11 +36,11 @@ TEST(Answers, mark_the_samples_whose_outputs_are_nan_and_keep_the_others) {
   EXPECT_TRUE(of_tokens[1].has_nan);
 }
 
-// Scores of a language model are far larger than what is told of them: 21 rows are a piece.
+// A language model's scores are far larger than its answers, so they are read in pieces of 21 rows.
 TEST(Answers, of_tokens_are_the_same_in_pieces_as_in_one) {
   constexpr int64_t kSamples = 3, kLength = 20, kWords = 100'000;
   const at::Tensor ids = at::arange(kSamples * kLength * kWords).view({kSamples * kLength, kWords});
-  const at::Tensor scores = (ids * 7919 % 100'003).to(at::kFloat) / 500;  // no two alike
+  const at::Tensor scores = (ids * 7919 % 100'003).to(at::kFloat) / 500;  // all different in a row
   at::Tensor targets = at::arange(kSamples * kLength) * 1009 % kWords;
   targets[5] = -100;
   const at::Tensor logs = scores.log_softmax(1), label = scores.argmax(1);

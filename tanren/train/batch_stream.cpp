@@ -35,7 +35,7 @@ BatchStream::~BatchStream() {
   }
 }
 
-// A rank without samples may not know which counts there are.
+// Ranks agree on the names of the counts, because a rank without samples may not know them.
 void BatchStream::agree(const GlobalBatch& first) {
   std::vector<std::string> mine;
   for (const auto& [name, count] : first.counts) {
@@ -68,8 +68,8 @@ BatchStream::Ahead BatchStream::start() {
   return ahead;
 }
 
-// On a stream of its own: neither the step's kernels nor the host wait for the other ranks. The
-// sums are back before the step's one read is.
+// Sums on a separate stream, so that neither the step's kernels nor the host wait for the other
+// ranks. The sums arrive before the step's one device read does.
 void BatchStream::sum_on_device(Ahead& ahead) {
   const c10::StreamGuard guard(*stream_);
   Communicator& comm = ranks_.data().communicator();

@@ -36,7 +36,7 @@ class BatchStream {
     GlobalBatch batch;
     at::Tensor counts;                  // fp64, in the order of names_, on the CPU
     Communicator::Work sum;             // null if an accelerator sums
-    std::optional<c10::Event> arrival;  // of an accelerator's sums in `counts`
+    std::optional<c10::Event> arrival;  // when an accelerator's sums are in `counts`
   };
   Ahead start();
   void sum_on_device(Ahead& ahead);

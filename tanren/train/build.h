@@ -27,8 +27,8 @@ struct Datasets {
 // beside it, `eval` is all of that source.
 Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry);
 
-// The task, initialised from run.seed, on the CPU in fp32. `has_weights`: the caller loads all
-// weights, so that kinds that make them anew (KindTraits) draw none.
+// Builds the task on the CPU in fp32, with weights drawn from run.seed. `has_weights`: the caller
+// loads all weights, so kinds that create weights themselves (KindTraits) draw none.
 Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train,
                 bool has_weights = false);
 
@@ -49,7 +49,8 @@ Parts build_parts(const Plan& plan, const std::atomic<bool>* stop,
                   const AcceleratorKind& accelerators = {});
 
 // Moves the task to the plan's device and dtype, and drops what this rank's stage does not hold. If
-// it `trains`, allocates gradients, optimizer state and averages; else it serves evaluations alone.
+// `trains`, it also allocates gradients, optimizer state and averages. Otherwise the state can only
+// evaluate.
 RunState build_run_state(Task task, const Parts& parts, bool trains = true);
 
 }  // namespace tanren

@@ -1,6 +1,6 @@
-// Checks that the blocks which a plan names are there. Called on the first forward of each phase,
-// which the plan's dry run makes already; the run makes it for a model that cannot be run dry. A
-// run in stages, none of which makes a whole forward, is checked when it is built.
+// Checks that the blocks which a plan names exist. The first forward of each phase calls it. The
+// plan's dry run already makes that forward; for a model that cannot be run dry, the run makes it.
+// A run in stages is checked when it is built, because no stage makes a whole forward.
 #pragma once
 
 #include "tanren/blocks/block_trail.h"
@@ -11,8 +11,9 @@
 
 namespace tanren {
 
-// ConfigError, with the blocks that there are, for a pattern of memory.recompute or memory.offload
-// that matches no block of a whole forward. What is recomputed was called with its input (block.h).
+// Throws ConfigError, listing the existing blocks, for a pattern of memory.recompute or
+// memory.offload that matches no block of a whole forward. A block can be recomputed only if it was
+// called with its input (block.h).
 void check_blocks(const MemoryPlan& plan, const BlockPassages& blocks);
 // The same for a model with these outermost blocks. A pattern that may match a block inside one of
 // them is not checked.

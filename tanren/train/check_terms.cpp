@@ -28,8 +28,8 @@ bool wants(const Objective& objective, const std::string& term) {
   });
 }
 
-// The terms that forward must return: those that the task lists for the objective with another
-// weight than 0; else those that the config names.
+// The terms that forward must return. If the task lists terms for the objective: those with a
+// weight other than 0. Otherwise: those that the config names.
 std::vector<std::string> needed_terms(const Objective& objective) {
   std::vector<std::string> names;
   for (const WeightedTerm& listed : objective.spec.terms) {

@@ -21,10 +21,11 @@ void check_terms(const Phase& phase, const Terms& terms);
 void check_gradients_kept(const Phase& phase);
 
 // After the window: throws ConfigError if an objective's term is not 0 and had no gradient in any
-// microbatch of any rank. A term of 0 may have none, as in a batch that has nothing for the term;
-// so may a term beside another one with a gradient, if some rank has frozen parameters.
-// `num_graphs` (ranks with a graph of the term in some microbatch) and `sums` have one entry for
-// each of `terms`. All arguments are the same on every rank, so all ranks throw together.
+// microbatch of any rank. A term of 0 may have no gradient, as in a batch that has nothing for the
+// term. A term may also have none if another term of the objective has one and some rank has frozen
+// parameters. `num_graphs` and `sums` have one entry for each of `terms`. num_graphs is the number
+// of ranks that had a graph of the term in some microbatch. All arguments are the same on every
+// rank, so all ranks throw together.
 void check_graphs(const Phase& phase, bool some_frozen, const Ranks& ranks,
                   const std::vector<PhaseTerm>& terms, const std::vector<double>& num_graphs,
                   const std::vector<double>& sums);

@@ -23,9 +23,9 @@ namespace tanren {
 
 namespace {
 
-// Memory, name and capability of each device, read from the driver without a context on any:
-// torch's own query would make one, and its allocator would then read its settings before the plan
-// has written them.
+// Memory, name and capability of each device, read from the driver without creating a context.
+// torch's own query would create one, and torch's allocator would then read its settings before the
+// plan has written them.
 Accelerators of_driver(int64_t count) {
   Accelerators found;
   found.bytes.resize(static_cast<size_t>(count), 0);
@@ -61,8 +61,8 @@ Accelerators of_driver(int64_t count) {
   return found;  // the driver stays loaded: torch is about to use it
 }
 
-// Where the plugin has none, torch's operators do the same more slowly. torch warns of a second
-// registration, so there is one for all probes.
+// Without the plugin's kernels, torch's operators do the same more slowly. Registers once for all
+// probes, because torch warns about a second registration.
 void register_cuda_kernels() {
   [[maybe_unused]] static const bool done = [] {
     const CudaPlugin& plugin = cuda_plugin();
@@ -92,13 +92,14 @@ Accelerators probe_cuda() {
   }
   register_cuda_kernels();
   Accelerators found = of_driver(static_cast<unsigned char>(hooks.deviceCount()));
-  // The capability itself needs CUDA headers; bf16 convolutions of cuDNN tell what planning needs.
+  // Reading the capability through torch needs CUDA headers. cuDNN's support of bf16 convolutions
+  // is all that planning needs.
   found.bf16 = hooks.supportsBFloat16ConvolutionWithCuDNNv8();
   return found;
 }
 
-// The allocator takes its share from its settings when the first tensor is made on a device.
-// Afterwards only CUDA's headers reach it: the plugin's function sets it on all devices.
+// The allocator reads its share from its settings when the first tensor is made on a device. A
+// later change needs CUDA's headers, so the plugin's function makes it, on all devices.
 void limit_cuda(double share) {
   c10::CachingAllocator::setAllocatorSettings("per_process_memory_fraction:" +
                                               fixed_text(share, 6));

@@ -16,7 +16,8 @@ namespace tanren {
 
 namespace {
 
-// What an update with an objective that halts has applied: phases before that objective's.
+// Text: what an update has applied although one of its objectives halts, namely the phases before
+// that objective's.
 std::string applied_text(const StepReport& report) {
   std::string applied;
   for (const auto& objective : report.objectives) {
@@ -105,7 +106,7 @@ void rethrow_with(const std::string& more) {
     throw;
   } catch (const CommError&) {  // the failure of another rank
     throw;
-  } catch (const c10::OutOfMemoryError&) {  // the run itself reports what it needs
+  } catch (const c10::OutOfMemoryError&) {  // run/failure.cpp adds the text
     throw;
   } catch (const DataError& error) {
     std::throw_with_nested(DataError(error.what() + more));
@@ -125,7 +126,7 @@ void rethrow_with(const std::string& more) {
 void report_to_sink(const std::function<void()>& telling) {
   try {
     telling();
-  } catch (const Error&) {  // in our words already
+  } catch (const Error&) {  // already an error of this library
     throw;
   } catch (...) {
     std::throw_with_nested(

@@ -18,16 +18,16 @@ inline constexpr const char* kRuinedWeights = "the weights are not finite";
 // Runs `work` and returns what failed on this or another rank; empty if nothing failed. Returns
 // once all ranks have finished `work`.
 std::string failure_of(const std::function<void()>& work, const Parts& parts);
-// The part of an error line that gives `unsaved`, the reason why no checkpoint was written; empty
-// if `unsaved` is.
+// The part of an error line that says why no checkpoint was written. `unsaved` is that reason; if
+// it is empty, so is the result.
 std::string unsaved_text(const std::string& unsaved);
 // "; last checkpoint: …"; empty if the run writes no checkpoints.
 std::string last_checkpoint_text(const std::filesystem::path& checkpoints);
 // Throws the NonFiniteError for the guard's verdict; `unsaved` as above.
 [[noreturn]] void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
                        const std::filesystem::path& checkpoints, const std::string& unsaved);
-// Throws the NonFiniteError for such weights. A run with such weights has failed, whatever
-// ended it.
+// Throws the NonFiniteError for weights that are not finite. A run with such weights has failed,
+// whatever ended it.
 [[noreturn]] void end_with_ruined_weights(const RunState& run, const Plan& plan,
                                           const std::filesystem::path& checkpoints);
 // Call this while an exception is handled: throws one of the same kind with `more` after its line.

@@ -27,8 +27,8 @@ namespace tanren {
 
 namespace {
 
-// A batch norm whose statistics are being measured: in training mode, and at the end as before,
-// except for the statistics if keep() was called.
+// A batch norm whose statistics are being measured. It is in training mode meanwhile. The
+// destructor restores its momentum and counter, and also its statistics unless keep() was called.
 class MeasuredNorm {
  public:
   // `set_momentum` sets the share of the newest batch.
@@ -56,7 +56,8 @@ class MeasuredNorm {
   MeasuredNorm(const MeasuredNorm&) = delete;
   MeasuredNorm& operator=(const MeasuredNorm&) = delete;
 
-  // Around each forward: takes the mean over the forwards that pass through this layer.
+  // Call these before and after each forward. The statistics become the mean over the forwards that
+  // pass through this layer.
   void begin_batch() {
     set_momentum_(1.0 / static_cast<double>(seen_ + 1));
     version_ = version();
@@ -67,7 +68,7 @@ class MeasuredNorm {
   void keep() { before_.clear(); }
 
  private:
-  // A forward in training mode counts batches in place.
+  // Changes with each forward in training mode, which increments the counter in place.
   uint32_t version() const { return count_.defined() ? count_._version() : 0; }
 
   int64_t seen_ = 0;  // forwards
@@ -187,7 +188,7 @@ void measure(const RunState& run, const Phase& phase, const Parts& parts, const 
 
 bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train) {
   run.settle();
-  TensorMap averaged;  // that AverageScope exchanges: an average that has not begun is not
+  TensorMap averaged;  // that AverageScope swaps in; without averages that have not begun
   for (const WeightAverage* each : run.averages()) {
     if (each->num_updates() == 0) continue;
     for (const auto& [name, tensor] : each->state().tensors) averaged.set(name, tensor);
@@ -212,7 +213,7 @@ bool measure_statistics(const RunState& run, const Parts& parts, const Dataset& 
   const auto shares = shares_of_ranks(parts.plan, ranks, train.size());
   const Share& own = shares[static_cast<size_t>(ranks.data().rank())];
   const bool together = ranks.across_ranks() != nullptr;  // each batch is an exchange
-  constexpr int64_t kVoteEvery = 8;  // batches; ranks that are together also stop together
+  constexpr int64_t kVoteEvery = 8;  // batches between votes on stopping together
   bool stopped = false;
   for (const Phase& phase : run.phases) {
     std::optional<Loader> loader;
@@ -226,7 +227,7 @@ bool measure_statistics(const RunState& run, const Parts& parts, const Dataset& 
     }
   }
   if (together && stopped) return false;
-  if (!together) {  // else all have measured the same
+  if (!together) {  // otherwise all ranks have the same statistics
     if (on_any_rank(stopped, ranks)) return false;
     std::vector<at::Tensor> statistics;
     for (const auto& norm : norms) {

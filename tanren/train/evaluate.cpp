@@ -58,10 +58,10 @@ void check_counts(const Terms& terms, const TermWeights& weights, const Counts& 
                   "; let the dataset's collate count it");
 }
 
-// The module's tensors that this rank holds, around a rehearsal of predict. torch's embeddings with
-// a largest norm shorten rows of their weights in every forward; these weights are put back. Any
-// other parameter that predict leaves changed (an initialisation by its first data) is an error, as
-// is one that it registers.
+// Checks that a rehearsal of predict leaves the module's parameters on this rank unchanged. torch's
+// embeddings with max_norm shorten rows of their weights in every forward; these weights are
+// restored. Any other change of a parameter (for example an initialisation by the first data) is an
+// error, and so is a new parameter.
 class KeptTensors {
  public:
   explicit KeptTensors(const RunState& run)
@@ -130,11 +130,11 @@ std::optional<StagedForward> staged_forward(const RunState& run, const Parts& pa
   return staged;
 }
 
-// How far an evaluation has come, also if it throws.
+// The progress of an evaluation; also valid after it throws.
 struct Progress {
-  int64_t samples = 0;  // that are done
+  int64_t samples = 0;  // evaluated so far
   std::string left_out;
-  bool is_stopped = false;  // on some rank: then the report is empty
+  bool is_stopped = false;  // a stop on some rank; the report is then empty
 };
 
 EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dataset& dataset,
@@ -160,7 +160,7 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
                 parts.plan.data.workers);
   auto staged = staged_forward(run, parts);
   const bool has_results = !staged || staged->is_last();
-  // The stages of a replica, which have the same batches, stop behind the same one.
+  // The stages of a replica have the same batches and must stop after the same one.
   constexpr int64_t kVoteEvery = 8;  // batches
   int64_t batches = 0;
   const auto stops = [&] {

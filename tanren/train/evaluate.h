@@ -15,7 +15,7 @@
 
 namespace tanren {
 
-// Sees the predictions of samples, on the rank that made them, for code that keeps outputs.
+// Gets the samples and their prediction, on the rank that made it. For code that stores outputs.
 using SeePrediction = std::function<void(const Batch& samples, const Prediction& prediction)>;
 
 // Evaluates the averaged weights if the plan says so; the raw weights are back bitwise when it
@@ -28,8 +28,8 @@ using SeePrediction = std::function<void(const Batch& samples, const Prediction&
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
                           std::string* told = nullptr, const SeePrediction& see = {});
 
-// The same, but a stop request on any rank ends the evaluation on all; then there is no value.
-// Random draws and changes made by predict stay until Undo puts them back.
+// The same, but a stop request on any rank ends the evaluation on all ranks, and the result is
+// empty. The caller must restore the generators and buffers that predict changed (Undo).
 std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, const Parts& parts,
                                                         const Dataset& dataset,
                                                         std::string* told = nullptr);
@@ -37,9 +37,9 @@ std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, con
 // Throws ConfigError if the task has neither predict nor predict_rows.
 void check_predicts(const Task& task);
 
-// Evaluates this rank's first batch, reports nothing and leaves no trace, so that errors in
-// predict, its outputs or the data show before the first step and not after the last. No exchange
-// between ranks, except that stages pass it on.
+// Evaluates this rank's first batch without reporting anything or changing the run, so that errors
+// in predict, its outputs or the data show before the first step and not after the last. Ranks do
+// not communicate, except stages, which send the outputs of their blocks to the next stage.
 void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset);
 
 }  // namespace tanren

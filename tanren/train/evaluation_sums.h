@@ -20,8 +20,8 @@ struct RunConfig;
 struct RunState;
 struct Task;
 
-// How an evaluation's loss weights the terms: as the task's objectives do, so that it is the loss
-// that trains.
+// The weights of the terms in an evaluation's loss: those of the task's objectives, so that it is
+// the same loss as in training.
 class TermWeights {
  public:
   TermWeights() = default;  // every term counts once
@@ -29,11 +29,11 @@ class TermWeights {
   TermWeights(const Task& task, const RunConfig& config);
   explicit TermWeights(const RunState& run);
 
-  // A factor for each of the terms: the weight in the first objective that gives the term one (1 in
-  // an objective that lists no terms and has none in the config); 0 if none does. If all would be
-  // 0, predict has terms of its own, and each counts once.
+  // A factor for each of the terms: the first weight other than 0 that an objective gives the term,
+  // else 0. An objective that lists no terms gives 1 to each term that the config does not weight.
+  // If all factors would be 0, predict has different terms, and each counts once.
   std::vector<double> factors(const std::vector<std::string>& terms) const;
-  // The terms that get 0 although no objective says so: none has them.
+  // The terms that get 0 because no objective mentions them.
   std::vector<std::string> left_out(const std::vector<std::string>& terms) const;
 
  private:

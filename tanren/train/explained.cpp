@@ -75,7 +75,7 @@ void explained(const Work& work, const MemoryGauge& gauge, MemoryState& state,
     fault = fault_of(message);
     if (fault == Fault::none) throw;
   } catch (const Error&) {
-    throw;  // in our words already
+    throw;  // already an error of this library
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const std::exception& error) {

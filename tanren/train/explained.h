@@ -1,7 +1,7 @@
 // explained(): runs work on batches. If a device or its libraries fail, it throws an error that
-// explains the failure: the number in the data that no table has, or what the failure means.
-// Invariant: after a failure nothing is read from the device, whose context may be dead. Called by
-// the loops around an update and around an evaluation.
+// explains the failure: it names the number in the data that is out of bounds, or says what the
+// failure means. Invariant: after a failure nothing is read from the device, whose context may be
+// dead. Called for each update and each evaluation.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -26,9 +26,9 @@ struct Work {
   std::function<bool(Batch&)> next_batch;
 };
 
-// Throws what `run` throws, except for a fault. A fault becomes a DataError naming field, sample,
-// value and bound if one of the batches holds a number out of bounds, otherwise a RunError; `state`
-// is then updated from `gauge`.
+// Throws what `run` throws, except for a fault (memory/fault.h). A fault becomes a DataError that
+// names field, sample, value and bound if one of the batches holds a number out of bounds.
+// Otherwise it becomes a RunError, and `state` is updated from `gauge`.
 void explained(const Work& work, const MemoryGauge& gauge, MemoryState& state,
                const std::function<void()>& run);
 

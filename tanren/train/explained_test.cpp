@@ -17,7 +17,7 @@ using testing::error_of;
 
 constexpr const char* kAssert = "CUDA error: device-side assert triggered";
 
-// Announces tokens below 50; sample `bad` has a token of 50.
+// Declares that all tokens are below 50, but sample `bad` has a token of 50.
 class Tokens : public Dataset {
  public:
   explicit Tokens(int64_t bad) : bad_(bad) {}

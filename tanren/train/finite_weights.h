@@ -12,8 +12,8 @@ namespace tanren {
 enum class Values : uint8_t { finite, infinite, nan };  // each worse than the one before
 
 // The worst value of each of the model's parameters, trained or not, and of each average, by name.
-// Buffers, such as a mask of -inf, are left out. The same on every rank, because the weights are.
-// One device read.
+// Buffers, such as a mask of -inf, are not included. Replicas get the same result, because they
+// have the same weights. Reads the device once.
 std::map<std::string, Values> worst_values(const RunState& run);
 
 // True if a weight has become worse: no later update can fix it. A weight that holds an infinite

@@ -21,7 +21,7 @@ bool has_trained(const torch::nn::Module& module) {
                      [](const at::Tensor& parameter) { return parameter.requires_grad(); });
 }
 
-// Names of all modules but the root that have parameters and train none of them.
+// Names of all modules, except the root, that have parameters but train none of them.
 std::set<std::string> frozen_whole(const torch::nn::Module& root) {
   std::set<std::string> names;
   for (const auto& item : root.named_modules("", /*include_self=*/false)) {
@@ -37,7 +37,7 @@ void make_still(torch::nn::Module& root, const std::set<std::string>& names) {
   }
 }
 
-// Of the inputs of all matrices.
+// The names of the scales that the inputs of all matrices could get.
 std::vector<std::string> possible_scales(const torch::nn::Module& module) {
   std::vector<std::string> scales;
   for (const auto& item : module.named_parameters()) {
@@ -64,7 +64,7 @@ std::vector<Names> names_by_parameter(const torch::nn::Module& module) {
                                 to_text(*table.step), why));
 }
 
-// `scales`: what patterns may match, too. `led`: as check_freezing.
+// `scales`: names that patterns may also match. `led`: as in check_freezing.
 void check_patterns(const ModelOptions& options, const torch::nn::Module& module,
                     const std::vector<std::string>& scales, const std::set<std::string>& led) {
   const std::vector<std::string> names = module.named_parameters().keys();
@@ -162,8 +162,8 @@ void unfreeze(RunState& run, const FreezePlan& plan, bool tells, Communicator* r
     elements += parameter.numel();
   }
   if (elements == 0) return;  // this step is tried again after a skipped update
-  // Parents come first, so what stays frozen inside an unfrozen module is set back after its
-  // parent.
+  // Parents come first, so a module that stays frozen inside an unfrozen one is set back to eval
+  // mode after its parent.
   const auto after = frozen_whole(root);
   for (const auto& item : root.named_modules("", /*include_self=*/false)) {
     if (before.count(item.key()) > 0) item.value()->train(after.count(item.key()) == 0);

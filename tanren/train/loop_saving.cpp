@@ -25,8 +25,8 @@ bool writes_together(const Parts& parts) {
   return in_parts && !parts.ranks->world().alone();
 }
 
-// Who writes what: the first replica what all of its stage hold alike, each rank its share of an
-// optimizer's state.
+// The parts that this rank writes. The first replica of a stage writes what all of its replicas
+// have in common. Each rank writes its share of the optimizer's state.
 SnapshotParts parts_to_write(const RunState& run, const Parts& parts) {
   const Ranks& ranks = *parts.ranks;
   SnapshotParts own;
@@ -46,8 +46,8 @@ SnapshotParts parts_to_write(const RunState& run, const Parts& parts) {
 
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const LoopInputs& inputs, int64_t spared) {
-  // Before the state, so that logs are complete if they can be. A log that cannot be written does
-  // not prevent the checkpoint.
+  // Flushes the logs before the state is written, so that they are complete if possible. A log that
+  // cannot be written does not prevent the checkpoint.
   std::exception_ptr unwritten;
   for (Sink* sink : inputs.sinks) {
     if (const auto failure = flush_for_checkpoint(*sink)) unwritten = failure;
@@ -96,8 +96,9 @@ void LoopState::write(int64_t spared) {
   const bool together = writes_together(parts_);
   if (!(is_first_ || together) || inputs_.checkpoints.empty()) return;
   bool ruined = has_ruined_weights();
-  // On a device that read has waited for every sum, and a sum of buffers that a lost rank left
-  // unfinished looks like any other. Elsewhere its own wait has failed.
+  // The read above has waited for every sum on the device. A lost rank leaves sums of buffers
+  // unfinished, and the device does not report that, so this asks for lost ranks. On the CPU the
+  // wait for the sum fails.
   if (!parts_.ranks->world().alone() && !parts_.device.is_cpu()) {
     parts_.ranks->world().communicator().check();
   }
@@ -120,7 +121,7 @@ void LoopState::checkpoint(int64_t spared) {
   saved_judged_ = run_.selection.judged_step;
 }
 
-// In two steps, since each may fail on one rank alone, and the last is an exchange.
+// Works in two steps, because each may fail on one rank alone and the second communicates.
 std::string LoopState::save_last() {
   const auto look = [&] {
     if (has_ruined_weights()) throw RunError(kRuinedWeights);

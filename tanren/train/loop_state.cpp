@@ -91,13 +91,14 @@ std::optional<Ending> LoopState::before_update() {
   if (is_applied_ && saves) checkpoint();  // first, in case the evaluation fails
   is_applied_ = is_among_best_ = false;
   if (inputs_.eval != nullptr && owes_evaluation(run_, plan_)) {
-    // An evaluation may fail on one rank, which can then write nothing: all write it in parts.
+    // An evaluation may fail on one rank. No checkpoint could then be written, because all stages
+    // write it together, so it is written before.
     if (parts_.stage != nullptr && result_.session_attempts > 0 && !is_saved()) checkpoint();
     if (!evaluate()) return Ending::interrupted;
     const bool decides = estimates_ || evaluations_decide(plan_);
     if (is_among_best_ || (decides && saves)) checkpoint();
   }
-  if (finished(run_, plan_)) return Ending::finished;  // because of that evaluation
+  if (finished(run_, plan_)) return Ending::finished;  // the evaluation may have ended the run
   const bool stops = parts_.stop_requested() || is_out_of_time();
   if (parts_.ranks->world().alone() ? stops : stop_agreed_) return Ending::interrupted;
   const auto& stop_after = plan_.run.stop_after;
@@ -192,7 +193,7 @@ bool LoopState::evaluate() {
       report = evaluate_unless_stopped(run_, parts_, *inputs_.eval, &left_out_);
     }
     if (report) is_among_best_ = judge(run_, plan_, *report, is_first_);
-  } catch (const NothingToEvaluate&) {  // every rank meets it
+  } catch (const NothingToEvaluate&) {  // thrown on every rank
     before.restore_after_error();
     const std::string unsaved = is_saved() ? "" : save_last();
     rethrow_with(unsaved_text(unsaved) + last_saved());
@@ -224,7 +225,7 @@ void LoopState::tell_incident(const Incident& incident) {
   tell(told, &Sink::incident);
 }
 
-// What is wrong with the pictures shows before the first step.
+// Makes pictures once, so that errors in them show before the first step.
 void LoopState::rehearse_pictures() {
   check_predicts(run_.task);
   if (inputs_.eval == nullptr) return;

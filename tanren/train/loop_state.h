@@ -1,6 +1,6 @@
-// What one pass of the loop keeps beside the run's own state: clock, counts, memory peaks, and what
-// was saved and evaluated. Its functions are the parts of the loop, in the order in which
-// train_loop calls them; all ranks call the same ones. Internal to train_loop.
+// LoopState: the state of one call of train_loop beside the run's state: clock, counts, memory
+// peaks, and what was saved and evaluated. Its functions are the parts of the loop, in the order in
+// which train_loop calls them. All ranks call the same functions. Internal to train_loop.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -37,7 +37,7 @@ class LoopState {
   LoopState(const LoopState&) = delete;
   LoopState& operator=(const LoopState&) = delete;
 
-  // Makes the ranks start equal and rehearses an evaluation, whose errors thus show before the
+  // Makes the ranks start equal, and rehearses an evaluation so that its errors show before the
   // first update.
   void begin();
   // Makes the checkpoint and the evaluation that are due after the last update. Returns why the
@@ -60,16 +60,17 @@ class LoopState {
   bool has_ruined_weights() const;
   void write(int64_t spared);
   void checkpoint(int64_t spared = 0);
-  // Call this before an error that every rank meets ends the run. Returns why nothing could be
+  // Call this before the run ends by an error that every rank throws. Returns why nothing could be
   // written; empty if it was written.
   std::string save_last();
-  // Call this before an error that this rank alone may meet: no exchange. Returns why the state of
-  // the last update could not be written; empty if it was written or there is none to write.
+  // Call this before the run ends by an error that only this rank may throw; it does not
+  // communicate. Returns why the state of the last update could not be written; empty if it was
+  // written or if there is none to write.
   std::string keep_state();
   // "; last checkpoint: …" on rank 0, which knows it; empty on the others.
   std::string last_saved() const;
-  // An error that ends a run of one rank loses no trained step: the state is saved first. With
-  // several ranks some may be in the middle of an update, so nothing is saved.
+  // Runs `work`. If it throws in a run of one rank, the state is saved first, so that no step is
+  // lost. With several ranks nothing is saved, because some may be in the middle of an update.
   template <typename Work>
   auto saved_before_error(const std::string& where, const Work& work) {
     try {
@@ -82,8 +83,8 @@ class LoopState {
 
   // --- evaluating
   bool estimate();  // the averaged weights' statistics; false if a stop was requested
-  // Called when all ranks have finished the same update. False if a stop was requested: the
-  // evaluation is then still owed, as it is after an error, and leaves no trace.
+  // Called when all ranks have finished the same update. Returns false if a stop was requested. The
+  // evaluation is then still owed, as after an error, and has changed nothing.
   bool evaluate();
 
   // --- reporting
@@ -93,20 +94,20 @@ class LoopState {
     for (Sink* sink : inputs_.sinks) report_to_sink([&] { (sink->*method)(report); });
   }
   void rehearse_pictures();
-  void tell_pictures(const Batch& batch);  // of the step's, without evaluation data
-  void tell_remarks();                     // of the dataset, at the end of an epoch and of the run
+  void tell_pictures(const Batch& batch);  // of `batch` if there is no evaluation data
+  void tell_remarks();                     // the dataset's, after an epoch and at the end
 
   // --- keeping run.max_time (loop_time.cpp)
-  // Sets when a stop is requested: before the time is over, by as much as a save takes. Call it
-  // after each update, with the time that it took.
+  // Sets the time at which a stop is requested, so that a save still fits before the end. Call it
+  // after each update, with the seconds that the update took.
   void set_stop_time(double seconds);
-  void request_stop();  // on rank 0, at the time that this leaves
-  // Gives all ranks the time that rank 0 has left for an evaluation, so that all stop it by one
+  void request_stop();  // on rank 0: sets stop_at
+  // Sends the time that rank 0 has left for an evaluation to all ranks, so that all stop it by one
   // clock. Call it on every rank before an evaluation. Before the first update there is no limit.
   void share_stop_time();
   // Whether another update and the save after it would end too late. False before the first update.
   bool is_out_of_time();
-  // Why the loop was interrupted, if that was its own decision; else empty.
+  // Why the loop interrupted itself; empty if it did not.
   std::string reason_of_stop() const;
 
   // --- counting
@@ -132,8 +133,8 @@ class LoopState {
   int64_t reads_before_ = 0;  // device reads when the step began
   int64_t seen_epoch_ = -1;
   int64_t uncounted_ = 0;      // batches in a row of this epoch that counted nothing
-  bool is_applied_ = false;    // whether the last attempt was
-  bool stop_agreed_ = false;   // by several ranks, after an update
+  bool is_applied_ = false;    // the last attempt was applied
+  bool stop_agreed_ = false;   // several ranks agreed to stop in the last update
   double update_seconds_ = 0;  // of the slowest of the last updates
   double save_seconds_ = 0;    // that a save takes; guessed before the first one; 0: unknown
   int64_t num_saves_ = 0;
@@ -144,7 +145,7 @@ class LoopState {
   std::map<std::string, Values> values_at_start_;
   int64_t evaluated_at_ = -1;   // a step
   std::optional<Batch> shown_;  // samples of the evaluation data that pictures show
-  std::string left_out_;        // of evaluations, as last logged
+  std::string left_out_;        // the terms left out of evaluations, as last logged
   bool is_among_best_ = false;  // this step is, which makes it a checkpoint
 };
 

@@ -1,6 +1,7 @@
-// The part of LoopState that keeps run.max_time. Rank 0's clock and its saves alone decide. The
-// other ranks learn of it in an update as of any stop request, from the row that all ranks sum; and
-// before an evaluation, of which each makes its share apart, by the time that rank 0 has left.
+// The part of LoopState that enforces run.max_time. Only rank 0's clock and saves decide. In an
+// update the other ranks receive the stop as any stop request, in the row that all ranks sum.
+// Before an evaluation rank 0 sends them the time that is left, because each rank then works on its
+// own share.
 #include "tanren/base/seconds.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/train/loop_state.h"
@@ -13,7 +14,8 @@ namespace tanren {
 
 namespace {
 
-// A guess before the first save was timed: what a slow disk takes for the whole state.
+// A guess for use before the first save was timed: the seconds in which a slow disk writes the
+// whole state.
 double guessed_save_seconds(const RunState& run) {
   constexpr double kBytesPerSecond = 100e6, kLeast = 0.1;
   double bytes = 0;
@@ -33,14 +35,14 @@ std::chrono::steady_clock::duration as_duration(double seconds) {
 
 void LoopState::set_stop_time(double seconds) {
   if (!inputs_.ends_at) return;
-  constexpr double kKept = 0.9;  // of a slow update's time, by each later update
+  constexpr double kKept = 0.9;  // share of an earlier time that each update keeps
   update_seconds_ = std::max(seconds, kKept * update_seconds_);
   if (save_seconds_ == 0) save_seconds_ = guessed_save_seconds(run_);
   if (is_first_) request_stop();
 }
 
 void LoopState::request_stop() {
-  // Of several ranks the stop takes effect after the next update, and no update is abandoned.
+  // With several ranks the stop takes effect after the next update, because no update is abandoned.
   const double before = save_seconds_ + (parts_.ranks->world().alone() ? 0 : update_seconds_);
   parts_.stop_at = *inputs_.ends_at - as_duration(before);
 }

@@ -1,6 +1,6 @@
-// LossMeter: the term sums of one update, microstep by microstep. The sums stay on the device; they
-// are read once, with everything else, by the step's one device read. Keeping each microstep's sum
-// apart costs nothing and lets a non-finite loss name its microbatch without a second read.
+// LossMeter: the sums of the terms of one update, one per microstep. They stay on the device until
+// the step's one device read. A separate sum for each microstep costs nothing, and a non-finite
+// loss can be traced to its microbatch without a second read.
 #pragma once
 
 #include "tanren/base/terms.h"

@@ -20,8 +20,9 @@ std::string module_of(const std::string& name) {
   return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
-// Whether a buffer moves with parameters that match `patterns`: those of its module, or, if that
-// has none (batch norm without affine), of the nearest module around it that has some.
+// Whether a buffer belongs to parameters that match `patterns`. It belongs to the parameters of its
+// module or, if that has none (batch norm without affine), of the nearest enclosing module that has
+// some.
 bool belongs(const std::string& buffer, const std::vector<std::string>& patterns,
              const std::vector<std::string>& parameters) {
   for (std::string module = module_of(buffer);; module = module_of(module)) {
@@ -76,7 +77,7 @@ const ObjectivePlan& plan_of(const std::string& name, const Plan& plan) {
                   name, join(known)));
 }
 
-// What the task says of an objective, with what the config says in its place.
+// The task's objective, with the config's values in place of the task's.
 ObjectiveSpec as_planned(ObjectiveSpec spec, const ObjectivePlan& plan) {
   spec.every = plan.every;
   for (WeightedTerm& term : spec.terms) {
@@ -86,7 +87,7 @@ ObjectiveSpec as_planned(ObjectiveSpec spec, const ObjectivePlan& plan) {
   return spec;
 }
 
-// Which rank updates what, as the plan shares it out among the replicas of a stage.
+// How the plan divides the update of an objective among the replicas of a stage.
 Sharding sharding_of(const Plan& plan, const ObjectivePlan& objective, const StagePlan* stage) {
   constexpr int64_t kUnit = 16;         // elements: parts begin at cache lines
   constexpr int64_t kPackedUnit = 256;  // no block of packed state lies in two slices
@@ -186,11 +187,12 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
       std::vector<NamedParameter> statistics;
       for (const auto& item : task.module->named_buffers()) {
         if (!holds(item.key()) || !belongs(item.key(), spec.parameters, names)) continue;
-        // A zero point never changes: shared over ranks, an accelerator's would be read anew.
+        // A zero point never changes. If ranks shared it, an accelerator's zero point would be read
+        // again.
         if (scales.count(item.key()) > 0) continue;
         buffers.push_back({item.value(), norm_of(*task.module, item.key())});
-        // Constants are not averaged: a mask's infinity minus itself is not a number. Those of a
-        // norm that the module has registered twice are averaged once.
+        // Constants are not averaged, because a mask's infinity minus itself is NaN. The statistics
+        // of a norm that the module has registered twice are averaged once.
         if (buffers.back().norm != nullptr &&
             averaged.insert(item.value().unsafeGetTensorImpl()).second) {
           statistics.push_back({item.key(), item.value()});

@@ -10,9 +10,9 @@ namespace tanren {
 // Bytes: peak resident set of this process on the CPU, peak allocated on an accelerator.
 int64_t memory_now(at::Device device);
 
-// Bytes that tensors hold now, on the CPU and on `device`. If the CPU's allocator is torch's, which
-// does not count, the bytes that malloc has given out are taken instead. Takes some microseconds:
-// not for every step.
+// Bytes that tensors hold now, on the CPU and on `device`. torch's CPU allocator does not count;
+// with it, this uses the bytes that malloc has allocated. Takes some microseconds, too long for
+// every step.
 int64_t live_bytes(at::Device device);
 
 }  // namespace tanren

@@ -18,7 +18,7 @@ namespace tanren {
 
 namespace {
 
-// The parameters that are still to come after a backward that broke off.
+// The parameters that an aborted backward has not reached.
 Pending without_fired(const Phase& phase, const Pending& pending) {
   Pending rest;
   size_t i = 0;
@@ -59,9 +59,9 @@ Incident incident_of(const Shortage& shortage, const Batch& piece, int64_t next,
 bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is_last,
                const StepContext& context);
 
-// One transaction over `piece`, the window's last or not. After a failure the missing part is done
-// in smaller ones. Gradients that were complete before the failure may be on their way to other
-// ranks: they stay.
+// One transaction over `piece`. `is_last`: it is the window's last. After a failure the missing
+// part is done in smaller transactions. Gradients that were complete before the failure are kept,
+// because they may already have been sent to other ranks.
 bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is_last,
                const StepContext& context) {
   const Parts& parts = context.parts;
@@ -119,9 +119,9 @@ bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is
   return true;
 }
 
-// If batch norm sees the samples of all ranks, each rank makes as many microsteps as the one with
-// the most samples. Shares differ by one at most, so that all microsteps but the last are full on
-// every rank; the last may be short, or empty, which adds nothing.
+// For batch norm over the samples of all ranks: each rank makes as many microsteps as the rank with
+// the most samples. Shares differ by at most one sample, so all microsteps except the last are full
+// on every rank. The last may be short, or empty, and an empty one adds nothing.
 void run_in_step(Phase& phase, const Batch& piece, const StepContext& context) {
   const auto all = static_cast<int64_t>(context.batch.count("samples"));
   const int64_t ranks = context.parts.ranks->data().size();

@@ -1,6 +1,6 @@
-// One forward + backward, as a transaction: if memory runs out, what is missing is done in smaller
-// microsteps, and no other trace is left. Invariant: after it returns, each parameter's gradient
-// has grown by exactly its share of every sample of the piece, once. Called by accumulate.
+// One forward and backward, as a transaction: if memory runs out, the missing part is done in
+// smaller microsteps, and nothing else changes. Invariant: after it returns, each parameter's
+// gradient has grown by exactly its share of every sample of the piece, once. Called by accumulate.
 #pragma once
 
 #include "tanren/data/loader.h"

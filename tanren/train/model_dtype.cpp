@@ -46,8 +46,8 @@ std::set<std::string> batch_norm_tensors(const torch::nn::Module& module) {
 }
 
 // Module::to with a dtype would convert counters (num_batches_tracked) to floating numbers too. In
-// a dry run a tensor that torch made from a value is real, and set_data cannot make it a dry one:
-// it keeps its dtype.
+// a dry run a tensor that torch made from a value is real. set_data cannot replace it by a dry
+// tensor, so it keeps its dtype.
 void move_module(torch::nn::Module& module, c10::Device device, const PrecisionPlan& plan) {
   module.to(device);
   const at::ScalarType dtype = parameter_dtype(plan);

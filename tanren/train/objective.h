@@ -33,10 +33,10 @@ struct ObjectiveBuffer {
 };
 
 struct Objective {
-  ObjectiveSpec spec;  // the task's, with the plan's turns, and its weights on the listed terms
-  ObjectivePlan plan;  // the optimizer's patterns, groups and layers are those of its parameters
+  ObjectiveSpec spec;  // the task's, with the plan's `every` and weights of terms
+  ObjectivePlan plan;  // its optimizer options refer to these parameters only
   std::vector<NamedParameter> parameters;  // that are trained now
-  // Trained and frozen ones, in the model's order. Rows that ranks share have a place for each.
+  // Trained and frozen parameters, in the model's order. Rows that ranks sum have a place for each.
   std::vector<NamedParameter> all;
   std::vector<ObjectiveBuffer> buffers;  // that belong to its parameters' modules
   bool trains = true;                    // false: no gradients, optimizer and average
@@ -48,30 +48,30 @@ struct Objective {
   int64_t step = 0;  // applied updates: drives its schedule
   std::unique_ptr<WeightAverage> average = nullptr;  // null: none
   Sharding sharding = {};
-  // What this rank holds; null: the whole model. It trains those of `all` that it holds, which may
-  // be none.
+  // The part of the model that this rank holds; null: the whole model. The rank trains those of
+  // `all` that it holds, which may be none.
   std::shared_ptr<const StagePlan> stage = nullptr;
   // If ranks share the update, the optimizer updates slices of the parameters, one for each of
   // gradients.slices().
   std::unique_ptr<ShardedParameters> shards = nullptr;  // null: each rank updates all
   std::vector<NamedParameter> updated = {};             // by the optimizer: parameters, or slices
   std::vector<size_t> places = {};                      // in `all`, of each of `parameters`
-  // For each of `all`, the gradient that this rank measures, in gradients.owned(): its slice if
-  // ranks share the state. Ranks that hold the same gradient speak for it once: on all but the
-  // first, of the stage that owns the parameter, the range is empty, as it is for a parameter that
-  // is frozen.
+  // For each of `all`, the range of gradients.owned() that this rank measures. It is empty for a
+  // frozen parameter and on stages that do not own the parameter. If ranks share the state, it is
+  // the rank's slice. Otherwise it is empty on all replicas but the first.
   std::vector<FlatRange> spoken_for = {};
   bool in_turn = true;          // takes part in the present update
   bool master_weights = false;  // 16-bit parameters have fp32 gradients and fp32 copies
 
-  // Takes the parameters that require a gradient now and that this rank holds, and makes gradients
-  // and an optimizer for them, unless it only evaluates. Parameters that had optimizer state keep
-  // it. ConfigError if no stage has any to train. Ranks that share the state call it together and
-  // pass `ranks`; without it their state starts again.
+  // Takes the parameters that require a gradient now and that this rank holds. If `trains`, makes
+  // gradients and an optimizer for them; parameters that had optimizer state keep it. Throws
+  // ConfigError if no stage has a parameter to train. Ranks that share the state must call it
+  // together and pass `ranks`; without `ranks` their optimizer state starts again.
   void choose_parameters(Communicator* ranks = nullptr);
-  // The factor on a term of its phase's forward in its loss; 0 for a term that is not in it.
+  // The weight of a term of the phase's forward in this objective's loss; 0 if it has none.
   double weight_of(const std::string& term) const;
-  // One flag for each of `updated`; null: all. `kept` holds the flags if they have to be made.
+  // One flag for each of `updated`; null: all are active. `kept` stores the flags if they must be
+  // computed.
   const std::vector<uint8_t>* active(std::vector<uint8_t>& kept) const;
 };
 

@@ -56,7 +56,7 @@ Facts facts_of(const RunState& run, const Plan& plan) {
     facts.emplace_back("parallel.pipeline_schedule",
                        to_text(static_cast<int64_t>(run.stage->schedule)));
   }
-  // Those of other stages keep their shapes.
+  // Includes the tensors of other stages, which keep their shapes.
   for (const auto& [name, tensor] : tensors_of(*run.task.module)) {
     facts.emplace_back("tensor " + name, shape_of(tensor));
   }

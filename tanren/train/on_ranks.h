@@ -7,11 +7,11 @@
 
 namespace tanren {
 
-// Before the first batch. Compares model, optimizer, precision, data, stages and counters over the
-// ranks: ConfigError on every rank, which names the first difference to rank 0. Then weights and
-// buffers become bitwise those of the first replica of each stage, and weights of several stages
-// their owner's. CommError if averaged weights or the optimizer's state, loaded from a checkpoint,
-// are not the first replica's.
+// Call this before the first batch. Compares model, optimizer, precision, data, stages and counters
+// over the ranks. If they differ, every rank throws a ConfigError that names the first difference
+// to rank 0. Then copies weights and buffers from the first replica of each stage, and weights of
+// several stages from their owner. Throws CommError if averaged weights or the optimizer's state,
+// loaded from a checkpoint, differ from the first replica's.
 void begin_alike(RunState& run, const Parts& parts);
 
 // After an applied update, every parallel.check_every steps: throws CommError if a rank's weights
@@ -19,16 +19,16 @@ void begin_alike(RunState& run, const Parts& parts);
 // each.
 void check_weights(const RunState& run, const Parts& parts);
 
-// Whether `here` is true on some rank, of all or of one axis. An exchange between several ranks.
+// Whether `here` is true on some rank of the axis, or of all ranks. All of them must call it.
 bool on_any_rank(bool here, const RankAxis& axis);
 bool on_any_rank(bool here, const Ranks& ranks);
 
 enum class Draws { update, evaluation };  // of torch's own generator
 
 // Seeds torch's generator so that the draws of a user's at::dropout differ over ranks, stages
-// included, and are a function of rank and attempt alone. A resumed run then draws the same on any
-// number of ranks, and a repeated evaluation draws the same as the first time. A single rank keeps
-// its generator's state.
+// included, and depend only on run.seed, rank and attempt. In a resumed run each rank then draws
+// the same numbers, however many ranks there are, and a repeated evaluation draws the same as the
+// first time. A single rank keeps its generator's state.
 void reseed(const RunState& run, const Ranks& ranks, Draws draws);
 
 }  // namespace tanren

@@ -1,4 +1,4 @@
-// Parts: how a run behaves; RunState is what it is. Read-only for the step.
+// Parts: the behaviour of a run; RunState is its state. Read-only for the step.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -20,7 +20,8 @@ namespace tanren {
 struct Parts {
   Plan plan;
   at::Device device = at::kCPU;
-  // Set by a signal handler or another thread: stop at the next microstep, resumable.
+  // A signal handler or another thread sets it to request a stop at the next microstep. The run can
+  // be resumed.
   const std::atomic<bool>* stop = nullptr;
   // Decides what happens when memory runs out. It keeps a state of its own between steps. Never
   // null.
@@ -31,13 +32,13 @@ struct Parts {
   std::shared_ptr<const StagePlan> stage = nullptr;
   // Called for every failure that the step recovers from; may be empty.
   std::function<void(const Incident&)> incident = nullptr;
-  // From then on a stop is requested (run.max_time); the loop sets it on rank 0 alone.
+  // The time from which a stop is requested (run.max_time). The loop sets it on rank 0 only.
   std::optional<std::chrono::steady_clock::time_point> stop_at = std::nullopt;
-  // The same for evaluations, on the other ranks: ranks make them apart, and none may keep others
-  // waiting. The loop sets it by rank 0's clock.
+  // The same for evaluations on the other ranks. Each rank evaluates its own share, and no rank may
+  // make the others wait. The loop sets it by rank 0's clock.
   std::optional<std::chrono::steady_clock::time_point> stop_evaluations_at = std::nullopt;
 
-  // In this process alone; the step's report says whether any rank was asked to stop.
+  // Whether this process was asked to stop. The step's report says whether any rank was.
   bool stop_requested() const {
     const bool is_asked = stop != nullptr && stop->load(std::memory_order_relaxed);
     return is_asked || (stop_at && std::chrono::steady_clock::now() >= *stop_at);

@@ -46,7 +46,7 @@ std::unique_ptr<OffloadScope> offload_scope(const Batch& piece, const PassContex
   return std::make_unique<OffloadScope>(options);
 }
 
-// Made as they are asked for.
+// Each seed is computed when it is first requested.
 std::vector<LossSeeds> seeds_of(const Phase& phase, const GlobalBatch& batch) {
   std::vector<LossSeeds> seeds;
   for (const Objective& objective : phase.objectives) {
@@ -63,7 +63,7 @@ LossSeeds* only_seeds(ForwardPass& pass) {
   return pass.seeds.size() == 1 ? &pass.seeds.front() : nullptr;
 }
 
-// As a seed of backward, a term's factor costs no operation and no graph.
+// Passes each term's factor as a seed of backward, which needs no operation and no graph.
 void backward_of(LossSeeds& seeds, const Terms& terms, const std::vector<at::Tensor>& inputs,
                  bool retain_graph) {
   std::vector<at::Tensor> roots, root_seeds;
@@ -141,8 +141,8 @@ void backward_pass(const PassContext& context, ForwardPass& pass, const Pending&
     const bool is_done = pending[i] && pending[i]->empty();
     if (phase.objectives[i].in_turn && !is_done) due.push_back(i);
   }
-  // torch takes an empty list of inputs as all leaves. Naming them costs a little, so they are
-  // named only if some are done already, or if another objective's parameters may hang on the same
+  // torch treats an empty list of inputs as all leaves. Naming the inputs costs a little, so they
+  // are named only if some are already done, or if other objectives' parameters may be in the same
   // graph.
   const bool shared_graph = context.run.has_several_objectives();
   in_backward(context, pass, is_last, [&] {

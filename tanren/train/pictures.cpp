@@ -24,8 +24,8 @@ namespace tanren {
 
 namespace {
 
-// Averaged weights whose statistics are estimated have good ones right after an estimate alone,
-// which reads much of the training data: pictures then show the weights themselves.
+// If batch norm's statistics are estimated, those of the averaged weights are good only right after
+// an estimate, which reads much of the training data. Pictures then use the raw weights.
 bool shows_averages(const AveragePlan& plan) {
   return plan.evaluate && plan.buffers != AverageBuffers::estimate;
 }

@@ -1,6 +1,7 @@
 // Pictures of what a model does, for sinks: input, target and output of the first few samples. They
-// change no number of a run: eval mode, no gradients, the averaged weights as an evaluation has
-// them, generators and buffers put back, no exchange between ranks. Called by the loop on rank 0.
+// do not affect the run: eval mode, no gradients, generators and buffers restored, no communication
+// between ranks. They show the averaged weights if evaluations use them and average.buffers is not
+// "estimate". Called by the loop on rank 0.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -26,12 +27,13 @@ Batch shown_samples(const Dataset& dataset);
 ImageReport make_pictures(const RunState& run, const Parts& parts, const Batch& batch,
                           const std::string& prefix);
 
-// 8-bit RGB of pictures [n, c, h, w] in [-1, 1], c 1 or 3, as [n, h, w, 3] on the same device; what
-// is beyond is cut, and NaN is black.
+// Converts pictures [n, c, h, w] in [-1, 1], c 1 or 3, to 8-bit RGB [n, h, w, 3] on the same
+// device. Values outside of [-1, 1] are clamped, and NaN becomes black.
 at::Tensor rgb_of(const at::Tensor& pictures);
 // Whether a tensor has the shape of such pictures.
 bool are_pictures(const at::Tensor& tensor);
-// ConfigError naming the shape if it has not, or if there are not so many; `fix` says what to do.
+// Throws ConfigError, naming the shape, if `outputs` has another shape or another number of
+// pictures. `fix` is the advice in the error.
 void check_are_pictures(const at::Tensor& outputs, int64_t samples, const std::string& fix);
 
 }  // namespace tanren

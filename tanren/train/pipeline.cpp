@@ -35,7 +35,7 @@ struct InFlight {
   WireShape sent = {};     // of the output
 };
 
-// Adds its seconds.
+// Adds the seconds of its lifetime to `seconds`.
 class WaitScope {
  public:
   explicit WaitScope(double& seconds) : seconds_(seconds) {}
@@ -118,7 +118,8 @@ class StageWindow {
           auto received = next ? std::exchange(next, std::nullopt) : start_receive(actions[i]);
           if (received) tensor = wait(*received);
         }
-        // While this stage computes. Not before: it would go as one group with a send.
+        // Starts the next receive now, so that it runs while this stage computes. Started earlier,
+        // it would be grouped with a send.
         if (i + 1 < actions.size()) next = start_receive(actions[i + 1]);
         if (actions[i].act == Act::forward) {
           forward(actions[i].microbatch, std::move(tensor));
@@ -140,7 +141,8 @@ class StageWindow {
 
   const Batch& part(int64_t microbatch) const { return parts_[static_cast<size_t>(microbatch)]; }
 
-  // Of what the action needs; none if it needs nothing, or cannot be asked for yet.
+  // Starts to receive the tensor that the action needs. Empty if it needs none, or if the receive
+  // cannot start yet.
   std::optional<StageWires::Receive> start_receive(const PipelineAction& action) {
     const int64_t microbatch = action.microbatch;
     const MemoryScope memory(MemoryKind::activations);
@@ -174,7 +176,7 @@ class StageWindow {
       flight.pass.terms = std::move(terms);
     } else {
       flight.sent = wires_.send_output(flight.output, piece, microbatch);
-      // Nothing up to here is trained: the graph is of no use.
+      // No stage up to this one trains a parameter, so the graph is not needed.
       if (!takes_gradient_) flight = {};
     }
     in_flight_.emplace(microbatch, std::move(flight));
@@ -219,8 +221,8 @@ class StageWindow {
         *shortage, what_needs_less(context_));
   }
 
-  // While an exception of a backward is handled: what only several microbatches in flight may
-  // cause.
+  // Call this while an exception of a backward is handled. Names a cause that exists only with
+  // several microbatches in flight; empty if it does not apply.
   std::string hint() const {
     const bool may_be =
         num_held() > 0 && line_of_current().find("inplace operation") != std::string::npos;
@@ -231,7 +233,8 @@ class StageWindow {
         num_held() + 1);
   }
 
-  // Microbatches that keep something for their backward. Below everything that is trained none do.
+  // The number of microbatches that keep something for their backward. It is 0 on stages below all
+  // trained parameters.
   int64_t num_held() const {
     return std::count_if(in_flight_.begin(), in_flight_.end(), [](const auto& entry) {
       const InFlight& flight = entry.second;
@@ -252,7 +255,7 @@ class StageWindow {
   double waited_ = 0;  // seconds, for other stages
 };
 
-// `own` becomes the sum of what all stages that hold it have, in the order of the stages.
+// Sets `own` to the sum of its values on all stages that hold it, added in the order of the stages.
 void add_theirs(const std::string& name, const at::Tensor& own, const StagePlan& plan,
                 Communicator& pipeline) {
   const std::string what = "the gradient of " + name;
@@ -323,7 +326,7 @@ void add_tied(Phase& phase, const StepContext& context) {
     for (size_t i = 0; i < objective->parameters.size(); ++i) {
       const std::string& name = objective->parameters[i].name;
       if (!plan.is_tied(name)) continue;
-      // A weight of several stages has a bucket of its own, so that its parts are alike on them.
+      // A weight of several stages has its own bucket, so that it is sliced the same way on each.
       const auto shortage = attempt([&] {
         const at::Tensor own = gradients.sharding().on() ? gradients.part(gradients.place(i).buffer)
                                                          : gradients.whole(i);

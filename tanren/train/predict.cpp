@@ -63,8 +63,8 @@ void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take,
 }
 
 // Passes the predictions for `batch` to `take`, in one piece or several. Returns a shortage if
-// memory ran out before the first piece; then nothing was passed. `staged`: null, or whose stage
-// the forward is of.
+// memory ran out before the first piece; then nothing was passed. `staged`: makes the forward of
+// this stage; null if the run has no stages.
 std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, const Batch& batch,
                                     StagedForward* staged, const Take& take, Taking taking) {
   const RandomScope random(run.seed, run.attempt, batch.ids);

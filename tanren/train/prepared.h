@@ -1,4 +1,4 @@
-// What a batch needs before a forward. Called by the step, evaluation and estimates.
+// Prepares a batch for a forward. Called by the step, evaluation and estimates.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -7,9 +7,9 @@
 
 namespace tanren {
 
-// The batch on the run's device. Floating fields get the parameters' dtype, but one of 16 bits only
-// those that are not of the task's losses alone; images, [n, c, h, w], become channels-last if the
-// plan says so.
+// Moves the batch to the run's device and converts floating fields to the parameters' dtype. If
+// that dtype has 16 bits, fields that only the task's losses use (loss_fields) keep theirs. Images,
+// [n, c, h, w], become channels-last if the plan says so.
 Batch prepared(const Batch& batch, const Task& task, const Parts& parts);
 
 }  // namespace tanren

@@ -27,8 +27,8 @@ namespace tanren {
 
 namespace {
 
-// Samples of a forward that measures: few, so that any machine that trains can hold it, and not the
-// plan's microbatch, which hangs on the number of ranks.
+// Samples per measuring forward. The number is small, so that it fits wherever training does. It is
+// not the plan's microbatch, because that depends on the number of ranks.
 constexpr int64_t kMeasuredAtOnce = 8;
 constexpr size_t kMostShown = 3;
 
@@ -46,7 +46,7 @@ std::vector<std::string> first_of(std::vector<std::string> all) {
   return all;
 }
 
-// `weights`: whose layers read one number alone.
+// `weights`: the weights whose layers read only one constant number.
 std::optional<PlanLine> constant_line(const std::vector<std::string>& weights, int64_t samples) {
   if (weights.empty()) return std::nullopt;
   return PlanLine{"quantize.constant", join(first_of(weights)), Source::planned,
@@ -73,7 +73,7 @@ FakeQuantization find_quantization(const Task& task, const RunConfig& config,
     try {
       FakeQuantization how = find_fake_quantization(
           task, first_samples(train), from_word<QuantizeScheme>(options.scheme), options.keep);
-      std::map<std::string, std::vector<std::string>> names;  // of each weight, by the first
+      std::map<std::string, std::vector<std::string>> names;  // of a weight, by its first name
       for (const FakeLayer& layer : how.layers) names[layer.first].push_back(layer.name);
       for (FakeLayer& layer : how.layers) {
         const std::string scale = quantized_names(layer.first).input_scale;

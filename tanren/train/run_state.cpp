@@ -174,7 +174,7 @@ State RunState::run_state(at::Device device) const {
 
 void RunState::load_model(const TensorMap& tensors, const std::string& what) {
   const auto mine = model_tensors();
-  TensorMap given;  // of what may be the whole model
+  TensorMap given;  // those that this rank holds
   for (const auto& [name, tensor] : tensors) {
     if (holds(name)) given.set(name, tensor);
   }

@@ -23,7 +23,7 @@ struct PhaseTerm {
   std::string name, count_name;
 };
 
-// What a stage's window took.
+// The time of a stage's last window.
 struct StageTime {
   double seconds = 0;
   double waited = 0;  // of them, for other stages of the replica
@@ -51,12 +51,13 @@ struct Phase {
   std::vector<Objective*> in_turn();
 };
 
-// A value of an objective's average_state() that was never updated: the names of its tensors, a
-// line each. They hold no average, and the raw weights are used in their place.
+// The key in average_state() of an objective whose average was never updated. The value lists the
+// names of its tensors, one per line. These tensors hold no average, and the raw weights are used
+// instead.
 inline constexpr const char* kNoAverage = "no_average";
 
-// The value in the run's state that names the task's input_scales, a line each. Without any, and in
-// older step folders, there is none.
+// The key in the run's state whose value lists the task's input_scales, one per line. The key is
+// missing if there are none, and in older step folders.
 inline constexpr const char* kInputScales = "input_scales";
 
 struct RunState {
@@ -71,10 +72,10 @@ struct RunState {
   // What this rank holds of the model; null: all of it.
   std::shared_ptr<const StagePlan> stage = nullptr;
   bool applying = false;  // an update is being applied: an error now leaves a mix of two states
-  // Of the present update: judged, and applied or undone. Above 0 after an error: of the update
-  // that it ended.
+  // The phases of the present update that are judged and then applied or undone. After an error it
+  // may be above 0: it then counts those of the update that failed.
   size_t phases_done = 0;
-  int64_t updated_step = 0;  // that the present update makes: step() + 1 when it began
+  int64_t updated_step = 0;  // number of the present update: step() + 1 at its start
 
   // After an update the weights of other ranks may still be arriving; this waits for them. Call it
   // before anything but an update reads or writes weights. CommError.
@@ -91,7 +92,7 @@ struct RunState {
 
   // Whether this rank holds the parameter or buffer of this name.
   bool holds(const std::string& name) const { return stage == nullptr || stage->holds(name); }
-  // Whether it is the one of the stages that hold it which speaks for it.
+  // Whether this rank's stage owns it: the first of the stages that hold it.
   bool owns(const std::string& name) const { return stage == nullptr || stage->owns(name); }
   // The weights and buffers that this rank holds, by name.
   TensorMap model_tensors() const;
@@ -103,13 +104,13 @@ struct RunState {
   State average_to_write() const;
   // Counters, flags, scalers, and the generators of the CPU and of `device` (Parts::device).
   State run_state(at::Device device) const;
-  // The averages of all objectives under the weights' names, all of a tensor that has several;
-  // empty: none.
+  // The averages of all objectives under the weights' names, including all names of a tensor that
+  // has several. Empty if there are no averages.
   State average_state() const;
   std::vector<WeightAverage*> averages() const;
   // model_tensors() with the averaged tensors in place of the raw ones, if there are averages.
   TensorMap averaged_tensors() const;
-  // `tensors`, each also under the other names of the module's tensor that one of its names is.
+  // Returns `tensors`, and each also under the other names that the module has for the same tensor.
   TensorMap under_all_names(const TensorMap& tensors) const;
   // Loads in place and restores requires_grad, and the generators of the CPU and of `device`.
   // The states may be those of the whole model: this rank takes what it holds, and reads no more.

@@ -83,7 +83,7 @@ TEST(RunStateTest, without_trained_parameters_keeps_and_restores_the_generators)
   EXPECT_TRUE(at::equal(at::rand({4}), drawn));
 }
 
-// A plan of a profile without the task's objectives would leave out what the config says of them.
+// A plan without the task's objectives would ignore the config's options for them.
 TEST(Objectives, that_the_plan_does_not_know_are_refused) {
   TANREN_EXPECT_CONTAINS(
       testing::error_of<ConfigError>([] { make_phases(of_two_objectives(), Plan()); }),

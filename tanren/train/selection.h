@@ -25,8 +25,8 @@ struct Selection {
   int64_t judged_step = -1;        // of the last evaluation: one step is judged once
   std::string best_by, record_by;  // metric and direction of the values
 
-  // Takes over a plan's metrics. Values of another metric are dropped. If the plan has no early
-  // stop, the waiting starts again too, since later evaluations may be of other data.
+  // Adopts a plan's metrics and drops the values of other metrics. If the plan has no early stop,
+  // `record` and `waited` are reset too, because later evaluations may use other data.
   void adopt(const Plan& plan);
   // Judges an evaluation and sets report.ends_run if it ends the run. True if its step is now among
   // the best. ConfigError if the report lacks a metric that the plan names: then nothing is judged.

@@ -111,14 +111,15 @@ std::string packed_moment(const std::string& key) {
   return "";
 }
 
-// The moment whose codes or scales `key` names, in fp32, if it must be packed again: its blocks are
-// of another order of memory, or it is stored unpacked. Otherwise undefined.
+// `key` names the codes or scales of a packed moment. Returns that moment in fp32 if it must be
+// packed again, because its blocks have another memory order or it is stored unpacked. Otherwise
+// undefined.
 at::Tensor to_pack_anew(const StoredState& stored, const StateRange& range,
                         const std::string& key) {
   const std::string moment = packed_moment(key), codes = moment + std::string(kCodes);
   if (moment.empty()) return {};
   if (stored.has(range.whole, codes)) {
-    const int64_t elements = range.end - range.begin;  // one scale each if orders differ
+    const int64_t elements = range.end - range.begin;  // one scale per element if orders differ
     const at::Tensor scales = stored.range(range, moment + std::string(kScales));
     const bool is_apart = elements > 1 && scales.numel() == elements;
     return is_apart ? moment_of(stored, range, codes) : at::Tensor();
@@ -134,7 +135,7 @@ bool is_to_unpack(const StoredState& stored, const std::string& whole, const std
 
 // That moment in fp32, 1-dim in the order of memory here.
 at::Tensor unpacked(const StoredState& stored, const StateRange& range, const std::string& key) {
-  StateRange blocks = range;  // that cover it
+  StateRange blocks = range;  // the whole blocks that cover the range
   blocks.begin -= blocks.begin % kPackedBlock;
   return moment_of(stored, blocks, key + std::string(kCodes))
       .narrow(0, range.begin - blocks.begin, range.end - range.begin);
@@ -159,8 +160,8 @@ std::set<std::string> incomplete(const State& own,
   return names;
 }
 
-// SGD's flag of a parameter with a buffer of gradients, which an optimizer without dampening keeps
-// without one.
+// SGD's flag: the parameter has a momentum buffer. An optimizer without dampening stores the buffer
+// but not the flag.
 constexpr const char* kStarted = "started";
 
 // Returns the parameters that Wanted::whole_parameters leaves as they are.
@@ -181,7 +182,7 @@ std::set<std::string> load_state(Objective& objective, const std::string& start,
     if (key == "order") continue;
     const bool is_taken = wanted == Wanted::whole_parameters && left.count(range.whole) == 0;
     if (is_taken && key == kStarted && !stored.has(range.whole, key)) value = true;
-    if (skips(range, key)) continue;  // the order is that of memory here
+    if (skips(range, key)) continue;  // the memory order stays this rank's own
     const Value* given = stored.value(range.whole, key);
     if (given == nullptr) {
       throw CheckpointError("[checkpoint] the optimizer's state lacks " + key + " of " +
@@ -237,8 +238,9 @@ void load_known(Objective& objective, const std::string& start, const StoredStat
 
 namespace {
 
-// `given` by parameter; what the optimizer does not keep is left out, and moments may be packed
-// there and plain here, or the reverse. Returns the parameters that stay as they are.
+// Loads `given` parameter by parameter, without what the optimizer does not keep. Moments that are
+// packed in one of the two and plain in the other are converted. Returns the parameters that stay
+// unchanged.
 std::set<std::string> load_whole(Objective& objective, const State& given) {
   const State own = objective.optimizer->state();
   const auto ranges = ranges_of(objective, "");

@@ -14,11 +14,11 @@ namespace tanren {
 // The slices that this rank's state covers; `start` comes before every name.
 std::vector<StateSlice> slices_in(const Objective& objective, const std::string& start);
 
-// What this rank writes of the optimizer's state: that of a parameter which several stages hold is
-// written by its owner alone. `start` comes before every name.
+// The part of the optimizer's state that this rank writes. The state of a parameter that several
+// stages hold is written only by the owner. `start` comes before every name.
 SlicedState state_to_write(const Objective& objective, const std::string& start);
 
-// Those entries of a whole state that are of parameters which this rank's optimizer updates.
+// The entries of a whole state that belong to parameters which this rank's optimizer updates.
 State state_of_updated(const Objective& objective, const State& whole);
 
 // Loads the state of the objective's optimizer, each element from where it is stored.
@@ -32,10 +32,10 @@ void load_known(Objective& objective, const std::string& start, const StoredStat
 // The key of the fp32 copy of a weight of 16 bits (optimizer/master_weights.h).
 inline constexpr const char* kMasterWeight = "master_weight";
 
-// Loads the state of those parameters for which all of it, but a copy of the weight, is in `given`
-// (in `slices`, or whole if there are none) below `path`. Converted as load_known does, packed
-// moments unpacked; the rest stays. Returns the names, with `path`, of those that have some state
-// in `given` and stay.
+// Loads the state of each parameter whose whole state, except the copy of the weight, is in `given`
+// below `path` (in `slices`, or whole if there are none). Converts it as load_known does, and
+// unpacks packed moments. Other parameters stay unchanged. Returns the names, with `path`, of those
+// that have only some state in `given` and stay unchanged.
 std::vector<std::string> load_fitting(Objective& objective, const std::string& path,
                                       const State& given, const std::vector<StateSlice>& slices);
 

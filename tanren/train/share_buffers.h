@@ -8,11 +8,11 @@
 
 namespace tanren {
 
-// Each rank's forward saw its own samples alone, and a rank without samples saw none. Running
-// statistics become the mean over samples, unless the plan says otherwise; all other buffers become
-// those of the first rank with samples. (Synchronised batch norm keeps the same on every rank: this
-// changes none of it.) A forward may pass through layers of any objective, so that the buffers of
-// all are shared; those of `undone` objectives are what they were before the update, and need no
+// Each rank's forward has seen only its own samples, or none. Running statistics become the mean
+// over samples, unless the plan says otherwise. All other buffers become those of the first rank
+// with samples. (Synchronised batch norm has equal statistics on every rank already, so this does
+// not change them.) The buffers of all objectives are shared, because a forward may pass through
+// layers of any objective. Buffers of `undone` objectives are as before the update and need no
 // mean. `samples`: of each replica.
 void share_buffers(const RunState& run, const std::vector<Objective*>& undone,
                    const std::vector<double>& samples, const Ranks& ranks);

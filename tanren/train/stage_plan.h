@@ -24,8 +24,8 @@ struct StagePlan {
   int64_t stage = 0;
   int64_t replica = 0, replicas = 1;  // of every stage
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  // By the name of a parameter or buffer, the stages that hold it, rising. One without an entry is
-  // held by all.
+  // The stages, in rising order, that hold a parameter or buffer, by its name. All stages hold one
+  // without an entry.
   std::map<std::string, std::vector<int64_t>> holders = {};
 
   int64_t stages() const { return static_cast<int64_t>(first_blocks.size()); }

@@ -181,10 +181,11 @@ void StageWires::send(const at::Tensor& header, const at::Tensor& row, int64_t t
   };
   auto& sent = to > plan_.stage ? to_next_ : to_previous_;
   if (to > plan_.stage) {
-    // What is further back than the pipeline is long has arrived, or holds this stage up.
+    // Messages older than the pipeline is long have normally arrived. If not, this stage must wait.
     keep(sent, 2 * static_cast<size_t>(plan_.stages()));
   } else {
-    // The stage before has taken the gradient before the last one, or is the slower of the two.
+    // The previous stage has normally received all gradients but the last. If not, it is the slower
+    // one, and this stage waits.
     keep(sent, 1);
   }
   if (header.defined()) {

@@ -31,7 +31,8 @@ struct WireShape {
   bool operator==(const WireShape&) const = default;
 };
 
-// That of `tensor`; one with gaps or overlaps in memory is sent as contiguous.
+// The shape in which `tensor` is sent. A tensor with gaps or overlaps in memory is sent as
+// contiguous.
 WireShape shape_on_wire(const at::Tensor& tensor);
 
 // Shapes that both ends know, by the shapes of a microbatch's fields. They stay known as long as
@@ -42,8 +43,8 @@ struct KnownShapes {
 
 class StageWires {
  public:
-  // A tensor under way to this stage. wait() may be called once, before another receive from the
-  // same stage is begun.
+  // A tensor that this stage is receiving. wait() may be called once, and before the next receive
+  // from the same stage starts.
   class Receive {
    public:
     // The tensor: dense, new, without a gradient; undefined for the gradient of an output that no
@@ -78,10 +79,12 @@ class StageWires {
   Receive start_input(const Batch& piece, int64_t microbatch);
   // The gradient of an output of this shape, from the next stage.
   Receive start_gradient(const WireShape& output, int64_t microbatch);
-  // To the next stage, in the strides that are returned: those of the first microbatch with fields
-  // of the same shapes. ConfigError if the output has another shape or dtype than there.
+  // Sends the output to the next stage. Returns the shape sent, with the strides of the first
+  // microbatch whose fields had the same shapes. Throws ConfigError if the output's sizes or dtype
+  // differ from that one's.
   WireShape send_output(const at::Tensor& output, const Batch& piece, int64_t microbatch);
-  // To the stage before; `input`: what was received. The gradient may be undefined.
+  // Sends the gradient, which may be undefined, to the previous stage. `input`: the tensor received
+  // from there.
   void send_gradient(const at::Tensor& gradient, const at::Tensor& input, int64_t microbatch);
   // Waits until everything that was sent has arrived.
   void finish();
@@ -94,7 +97,7 @@ class StageWires {
   };
   // Waits for the oldest messages until at most `most` are left.
   static void keep(std::deque<Sent>& sent, size_t most);
-  // The next stage has taken the outputs up to that of `microbatch`.
+  // Frees the outputs up to that of `microbatch`, because the next stage has received them.
   void drop_outputs(int64_t microbatch);
   // `header`: goes ahead of `row`; may be undefined.
   void send(const at::Tensor& header, const at::Tensor& row, int64_t to, int64_t microbatch,

@@ -20,8 +20,8 @@ class StagedForward {
   StagedForward(const RunState& run, const Parts& parts);
 
   bool is_last() const { return plan_.is_last(); }
-  // Calls `forward`, which computes with `batch`, for the blocks of this stage alone. Only on the
-  // last stage does it return from there with results.
+  // Calls `forward`, which computes with `batch`, for the blocks of this stage only. `forward` runs
+  // to its end, with results, only on the last stage.
   void run(const Batch& batch, const std::function<void()>& forward);
   // After the last batch: waits until the next stage has it. CommError.
   void finish() { wires_.finish(); }

@@ -18,7 +18,8 @@ at::Tensor stacked(std::vector<at::Tensor> values) {
   return at::stack(values);
 }
 
-// One after the other, as take() adds the rows of one rank: its sum has the same bits.
+// Adds the rows one after the other, as take() does on a single rank, so that both sums have the
+// same bits.
 at::Tensor sum_in_order(const at::Tensor& rows) {
   at::Tensor sum = rows[0].clone();
   for (int64_t i = 1; i < rows.size(0); ++i) sum.add_(rows[i]);

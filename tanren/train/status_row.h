@@ -16,7 +16,7 @@ namespace tanren {
 
 class StatusRow {
  public:
-  // What a part of several ranks becomes.
+  // How the parts of several ranks are combined.
   enum class Join {
     own,  // each rank keeps its own
     sum,  // the sum over ranks
@@ -34,7 +34,8 @@ class StatusRow {
   Part add(const std::vector<at::Tensor>& scalars, Join join);
   // Adds numbers of the host, which become sums over ranks.
   Part add(const std::vector<double>& numbers);
-  // Adds sums of squares, as many on each rank, which become sums over ranks.
+  // Adds sums of squares, which become sums over ranks. Every rank must add the same number of
+  // them.
   Part add(const SumsOfSquares& squares);
   // Adds the sums of `columns` columns over all rows of all ranks. `scalars` are this rank's rows,
   // one after the other, and were added as `own`.

@@ -18,8 +18,8 @@ std::string path_of(const Phase& phase, const Objective& objective) {
   return phase.spec.name + "." + objective.spec.name;
 }
 
-// The name in the checkpoint's state of the parameter's fp32 copy: of this objective, else of the
-// one that trained it there. Empty if it has none.
+// The name of the parameter's fp32 copy in the checkpoint's state. Looks at this objective first,
+// then at the checkpoint's other objectives. Empty if there is no copy.
 std::string kept_copy(const std::string& parameter, const std::string& path, const Snapshot& from,
                       const StoredState& stored) {
   std::vector<std::string> paths{path};
@@ -35,8 +35,8 @@ std::string kept_copy(const std::string& parameter, const std::string& path, con
   return "";
 }
 
-// The objective's weights that this rank holds as the checkpoint has them, each under its name in
-// the optimizer's state: the fp32 copies of those that had some, in whichever objective.
+// The checkpoint's values of the objective's weights that this rank holds, each under its name in
+// the optimizer's state. Takes the fp32 copy if any of the checkpoint's objectives has one.
 TensorMap widest_weights(const RunState& run, const Objective& objective, const std::string& path,
                          const Snapshot& from, const StoredState& stored) {
   TensorMap weights;
@@ -93,8 +93,8 @@ void take_flags(RunState& run, const Snapshot& from) {
   }
 }
 
-// Unfreezes what earlier steps would have unfrozen, and what the next update would, so that the
-// state of its parameters has a place.
+// Unfreezes everything that is unfrozen up to and including the next update, so that the optimizer
+// has a place for the state of these parameters.
 void unfreeze_past(RunState& run, const FreezePlan& freeze) {
   for (const Unfreeze& due : freeze.unfreezes) {
     if (due.step > run.step()) continue;
@@ -106,13 +106,13 @@ void take_average(WeightAverage& average, const std::string& path, const State& 
   State part = part_below({{}, from.values}, path);
   for (const auto& [name, own] : average.state().tensors) {
     const at::Tensor* tensor = from.tensors.find(name);
-    if (tensor == nullptr) return;  // it begins anew as a whole
+    if (tensor == nullptr) return;  // the whole average starts again
     part.tensors.set(name, tensor->to(own.scalar_type()));
   }
   average.load(part);
 }
 
-// With `scale_only` the comparison begins anew, and the rate stays reduced.
+// `scale_only`: the comparison starts again, and the rate stays reduced.
 void take_plateau(Plateau& plateau, State state, bool scale_only) {
   if (state.values.count("scale") == 0) return;  // there was none
   if (scale_only) {

@@ -13,7 +13,7 @@
 
 namespace tanren {
 
-// What an objective takes besides its counter, loss scale and guard.
+// What an objective takes in addition to its counter, loss scale and guard.
 struct TakenObjective {
   bool optimizer = false;  // the state of all parameters for which it is there
   bool average = false;
@@ -22,7 +22,7 @@ struct TakenObjective {
 };
 
 struct TakenParts {
-  // By "phase.objective": those that the checkpoint has. Others begin anew.
+  // By "phase.objective": the objectives that the checkpoint has. Others start again.
   std::map<std::string, TakenObjective> objectives;
   // Applied updates that objectives begin with, if not as many as the checkpoint counts for them.
   std::map<std::string, int64_t> steps;
@@ -32,11 +32,11 @@ struct TakenParts {
   bool evaluations = false;  // what was judged, and early stop's record
 };
 
-// Weights, buffers and the count of attempts are always taken. Of weights with fp32 copies it takes
-// the copies. The best checkpoints stay the other run's. Without `parts.flags` all that `freeze`
-// trains by this step is trained. Returns the parameters, with their objectives, of which the
-// checkpoint has optimizer state that was asked for and does not fit; each begins anew. `device`:
-// the run's.
+// Always takes weights, buffers and the count of attempts. If a weight has an fp32 copy, takes the
+// copy. Does not take the list of best checkpoints. Without `parts.flags`, everything that `freeze`
+// unfreezes by this step is trained. Returns the parameters, with their objectives, whose optimizer
+// state was requested and is in the checkpoint but does not fit; their state starts again.
+// `device`: the run's.
 std::vector<std::string> take_over(RunState& run, at::Device device, const Snapshot& from,
                                    const TakenParts& parts, const FreezePlan& freeze);
 

@@ -30,8 +30,9 @@ struct LoopInputs {
   std::vector<Sink*> sinks;
   std::string origin = {};           // stored in each checkpoint, too (checkpoint.h)
   std::function<void()> saved = {};  // called when a checkpoint is complete
-  // By then the loop has saved and stopped (run.max_time), as at a stop request. Each pass of the
-  // loop makes at least one update. Of several ranks all have one or none, and rank 0's decides.
+  // The loop stops early enough to have saved by this time (run.max_time), as at a stop request.
+  // Each call of train_loop makes at least one update. Either all ranks set it or none does; rank
+  // 0's value counts.
   std::optional<std::chrono::steady_clock::time_point> ends_at = std::nullopt;
 };
 
@@ -66,18 +67,19 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
 // Whether a run of `plan` is at its end after `step` applied updates with the cursor `at`.
 bool reached_length(const Plan& plan, int64_t step, const Cursor& at);
 
-// Whether an evaluation is owed: a stop request or an error prevented the one that follows the last
-// update, or the last one of the run. The loop begins with it.
+// Whether an evaluation is owed: the one after the last update, or the last one of the run, has not
+// been made. The loop begins with it.
 bool owes_evaluation(const RunState& run, const Plan& plan);
 
 // Loads this rank's shares of the batches of `dataset` from the run's cursor on, as the plan says.
 Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset);
 
-// A stop request ends the update and an evaluation, on every rank; the state is saved. The state is
-// also saved before the evaluation at the end, so that a failing evaluation loses no update. Throws
-// RunError when the guard halts: the line names step, cause, culprit and the checkpoint of the
-// state then, which is written first and has nothing of the refused update. Weights that are not
-// finite are never written: the line then names the checkpoint before.
+// Runs the loop. A stop request ends the update and an evaluation, on every rank; the state is
+// saved. The state is also saved before the evaluation at the end, so that a failing evaluation
+// loses no update. Throws NonFiniteError when the guard halts. It first writes a checkpoint, which
+// has nothing of the refused update. The error's line names step, cause, culprit and that
+// checkpoint. Weights that are not finite are never written; the line then names the previous
+// checkpoint.
 LoopResult train_loop(RunState& run, const Parts& parts, const LoopInputs& inputs);
 
 }  // namespace tanren

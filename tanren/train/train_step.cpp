@@ -102,7 +102,8 @@ void apply(Objective& objective, double norm, double learning_rate, const Parts&
   ++objective.step;
 }
 
-// Adds where an objective's numbers went wrong; an empty `where` adds nothing.
+// Adds `where`, the place at which an objective's numbers went wrong, to the report; nothing if
+// empty.
 void add_culprit(StepReport& report, const RunState& run, const Objective& objective,
                  const std::string& where) {
   if (where.empty()) return;
@@ -149,8 +150,8 @@ bool update_phase(Phase& phase, RunState& run, const Parts& parts, const GlobalB
                   StepReport& report) {
   begin(phase, run, parts);
   if (!find_initial_scale(phase, run, parts, batch)) return false;
-  // One rank may stop within the window, which memory may split; several ranks seed torch's
-  // generators again.
+  // A single rank needs the generators, because it may stop within the window. Several ranks seed
+  // torch's generators again.
   const Undo undo(run, parts.device, /*with_generators=*/parts.ranks->world().alone());
   LossMeter losses;
   const auto window = accumulate_and_measure(phase, run, parts, batch, losses, undo);
@@ -166,7 +167,6 @@ bool update_phase(Phase& phase, RunState& run, const Parts& parts, const GlobalB
       apply(objective, reports[i].grad_norm, reports[i].learning_rate, parts);
       applied.push_back(&objective);
     } else {
-      undo.restore(objective);
       undone.push_back(&objective);
       const std::string where =
           culprit(objective, cause, window->objectives[i], batch, losses, *parts.ranks);
@@ -175,7 +175,7 @@ bool update_phase(Phase& phase, RunState& run, const Parts& parts, const GlobalB
     if (cause != Cause::halt_beside) objective.scaler.update(cause);
     reports[i].step = objective.step;
   }
-  if (applied.empty()) undo.restore_buffers();  // those that the forward shares with others, too
+  undo.restore(undone, applied);
   share_buffers(run, undone, window->samples, *parts.ranks);
   for (Objective* objective : applied) update_average(*objective);
   report.stop_requested = report.stop_requested || window->stop_requested;

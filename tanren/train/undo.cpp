@@ -23,12 +23,20 @@ Undo::Undo(const RunState& run, at::Device device, bool with_generators) : devic
   if (with_generators) generators_ = generator_states(device_);
 }
 
-void Undo::restore(const Objective& objective) const {
-  const at::NoGradGuard no_grad;
-  for (const auto& buffer : objective.buffers) {
-    for (const auto& [tensor, before] : buffers_) {
-      if (tensor.is_same(buffer.tensor)) tensor.copy_(before);
+void Undo::restore(const std::vector<Objective*>& undone,
+                   const std::vector<Objective*>& applied) const {
+  if (applied.empty()) return restore_buffers();
+  const auto has = [](const std::vector<Objective*>& objectives, const at::Tensor& tensor) {
+    for (const Objective* objective : objectives) {
+      for (const auto& buffer : objective->buffers) {
+        if (tensor.is_same(buffer.tensor)) return true;
+      }
     }
+    return false;
+  };
+  const at::NoGradGuard no_grad;
+  for (const auto& [tensor, before] : buffers_) {
+    if (has(undone, tensor) && !has(applied, tensor)) tensor.copy_(before);
   }
 }
 

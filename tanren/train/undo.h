@@ -1,7 +1,7 @@
-// What an update that is not applied, or an evaluation that yields nothing, must put back: the
-// objectives' buffers (batch-norm statistics moved by the forward) and, for an abandoned window or
-// evaluation, the generators. Several ranks seed torch's generators again for each update and each
-// evaluation, so that they need not be put back.
+// Undo: restores the state after an update that is not applied or an evaluation that yields
+// nothing: the objectives' buffers (batch-norm statistics that the forward changed) and, for an
+// abandoned window or evaluation, the generators. Several ranks do not restore torch's generators,
+// because they seed them for each update and each evaluation.
 #pragma once
 
 #include "tanren/train/run_state.h"
@@ -19,16 +19,18 @@ class Undo {
   // with_generators: also remember torch's generators (5 KB), of the CPU and of the run's `device`.
   Undo(const RunState& run, at::Device device, bool with_generators);
 
-  void restore(const Objective& objective) const;
-  // The buffers of all objectives.
-  void restore_buffers() const;
+  // Restores the buffers of the objectives that were not applied, except those that an `applied`
+  // objective has too. Restores the buffers of all objectives if none was applied.
+  void restore(const std::vector<Objective*>& undone, const std::vector<Objective*>& applied) const;
   // Everything, the generators included if they were remembered.
   void restore_all() const;
-  // The same, but ignores that a failed device cannot restore: the error before is the one to
-  // report.
+  // The same, but ignores errors, because a failed device cannot be restored and the earlier error
+  // is the one to report.
   void restore_after_error() const;
 
  private:
+  void restore_buffers() const;
+
   at::Device device_;
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;  // buffer, its value before
   TensorMap generators_;

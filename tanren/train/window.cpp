@@ -48,7 +48,7 @@ std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks, const Loss
   return phase.terms;
 }
 
-// The elements that this rank speaks for.
+// The number of elements that this rank measures.
 double num_elements(const std::vector<FlatRange>& ranges) {
   int64_t count = 0;
   for (const FlatRange& range : ranges) count += range.size;
@@ -74,14 +74,14 @@ std::vector<double> flags_of(const Objective& objective) {
   return flags;
 }
 
-// Takes over which gradients some rank has reached.
+// Marks as active the parameters whose gradient some rank has reached.
 void take_active(const std::vector<double>& flags, Objective& objective) {
   std::vector<uint8_t> active;
   for (const size_t place : objective.places) active.push_back(flags[place] > 0 ? 1 : 0);
   objective.gradients.set_active(active);
 }
 
-// The places of the numbers of the objectives in turn in the row.
+// The places in the row of the numbers of the objectives whose turn it is.
 struct Places {
   std::vector<StatusRow::Part> squares, flush_counts, elements, active;
 };
@@ -153,7 +153,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   const Places places = measure(objectives, parts, row);
   const auto own_graphs = graphs_of(losses, terms.size());
   const auto graphs = row.add(own_graphs);
-  // Only where no rank has a graph of a term is it asked whether parameters are frozen.
+  // Looks for frozen parameters only if a term has no graph on this rank.
   const bool lacks_graph = std::count(own_graphs.begin(), own_graphs.end(), 0.0) > 0;
   const auto frozen = row.add(std::vector<double>{lacks_graph && has_frozen(module) ? 1.0 : 0.0});
   const bool stops = !ranks.world().alone() && parts.stop_requested();

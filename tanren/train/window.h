@@ -1,7 +1,7 @@
 // Measures a window's gradients and losses on the device; the host reads all results at once, in
-// one StatusRow. On several ranks all get the same: sums of the terms, for each of an objective's
-// parameters the sum of its gradient's squares and whether some rank has reached it, whether a rank
-// was asked to stop, and each replica's number of samples. The norm adds the sums of squares in the
+// one StatusRow. All ranks get the same results: the sums of the terms; for each of an objective's
+// parameters the sum of its gradient's squares and whether some rank has a gradient; whether a rank
+// was asked to stop; and each replica's number of samples. The norm adds the sums of squares in the
 // model's order, so that on the CPU no layout of whole parameters changes its bits. Called by
 // train_step and scale_search after the reducer.
 #pragma once
@@ -33,16 +33,16 @@ struct WindowStatus {
   std::vector<Status> objectives;  // in turn
   bool stop_requested = false;     // on any rank; false with one rank
   std::vector<double> samples;     // of each replica
-  std::optional<double> bubble;    // share of the stages' time that waited; no value: no stages
+  std::optional<double> bubble;    // share of time that stages waited; only on the CPU
 };
 
-// Unscales the gradients of the objectives in turn in place, and makes each one's active() what it
-// is over all ranks.
+// Unscales, in place, the gradients of the objectives whose turn it is. Sets the active() flags of
+// each to those over all ranks.
 WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const Parts& parts,
                             const GlobalBatch& batch, const LossMeter& losses);
 
-// The share of their time that stages did not work: of the longest window of a rank, on each rank
-// that has one (above 0). `busy`: the seconds that all of them worked.
+// The share of time that stages did not work. Each rank with a window (above 0 seconds) counts with
+// the time of the longest window. `busy`: the seconds that all ranks worked, summed.
 double waiting_share(const std::vector<double>& windows, double busy);
 
 }  // namespace tanren

@@ -234,7 +234,8 @@ TEST_F(Followed, about_runs_that_go_on) {
     const std::string other = "run " + folder + " --quiet --set data.eval.path=fixed.csv";
     follow({{other, advice + ", so that none decides", other + " --set " + off}});
   }
-  // A schedule cannot be turned off so: the run would continue with the initial learning rate.
+  // A schedule cannot be turned off in this way: the run would continue with the initial learning
+  // rate.
   ASSERT_EQ(tanren("run run.toml --quiet --out flat --set evaluate.every=1 --set run.stop_after=2 "
                    "--set schedule.kind=reduce_on_plateau")
                 .code,

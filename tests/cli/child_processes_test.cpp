@@ -1,4 +1,5 @@
-// The processes that a verb starts (cli/launch): forks of this program that go on with a function.
+// The processes that a verb starts (cli/launch): forks of this program that continue with a
+// function.
 #include "cli/launch/child_processes.h"
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
@@ -136,7 +137,7 @@ TEST(ChildProcesses, get_a_signal_one_by_one) {
   ASSERT_EQ(ends.size(), 1);
   EXPECT_EQ(ends[0].child, 1);
   EXPECT_EQ(ends[0].signal, SIGTERM);
-  processes.send(1, SIGKILL);  // to nobody
+  processes.send(1, SIGKILL);  // no process receives it
   EXPECT_TRUE(processes.any_running());
   processes.send(SIGKILL);
   ends = ends_of(processes, 2);
@@ -151,7 +152,7 @@ TEST(ChildProcesses, end_with_their_processor_time_and_peak_memory) {
   ChildProcesses processes({.name = "sweep", .advice = ""});
   processes.start(going_on_with([](const auto&) { return 0; }));
   processes.start(going_on_with([](const auto&) {
-    while (std::clock() < CLOCKS_PER_SEC / 2) {  // of this process alone
+    while (std::clock() < CLOCKS_PER_SEC / 2) {  // CPU time of this process alone
     }
     return 0;
   }));
@@ -196,7 +197,7 @@ TEST(ChildProcesses, that_begin_after_the_guard_end_with_all_they_started_when_t
   EXPECT_TRUE(has_byte(ends[0]));
   ::kill(owner, SIGKILL);
   EXPECT_EQ(::waitpid(owner, nullptr, 0), owner);
-  EXPECT_FALSE(has_byte(ends[0]));  // its end: no process has the other end any more
+  EXPECT_FALSE(has_byte(ends[0]));  // end of file: no process has the other end any more
   ::close(ends[0]);
 }
 

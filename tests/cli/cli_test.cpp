@@ -196,7 +196,7 @@ TEST_F(Cli, writes_what_an_evaluation_says_of_classes_and_eval_says_the_same) {
   TANREN_EXPECT_CONTAINS(log, "\"confusion_matrix\":[[");
   const auto curves = read_curves(folder_.path() / "runs/run/tensorboard");
   EXPECT_EQ(curves.count("evaluate/f1_macro") + curves.count("evaluate/perplexity"), 2u);
-  EXPECT_EQ(curves.count("evaluate/confusion_matrix"), 0u);  // text
+  EXPECT_EQ(curves.count("evaluate/confusion_matrix"), 0u);  // it is text, not a curve
 }
 
 TEST_F(Cli, trains_evaluates_and_refuses_the_finished_folder) {
@@ -362,7 +362,7 @@ TEST_F(Cli, output_that_cannot_be_written_ends_every_verb_with_1_and_one_line) {
     EXPECT_EQ(result.output.find(line), result.output.rfind(line)) << arguments;
   }
   EXPECT_TRUE(exists("full/model.tanren.safetensors")) << "the run itself is whole";
-  // Bad input stays bad input, and a reader who has left misses nothing.
+  // Bad input still gives 2. Without output, a full disk is no error.
   EXPECT_EQ(tanren("help clip.nrom >/dev/full").code, 2);
   EXPECT_EQ(tanren("run run.toml --out left --quiet >/dev/full").code, 0) << "it prints nothing";
   const auto left = shell(

@@ -79,7 +79,7 @@ TEST_F(Completion, offers_keys_after_set_and_the_words_of_closed_sets) {
   EXPECT_EQ(offered("tanren run a.toml --set clip.norm="), "");
   EXPECT_EQ(offered("tanren convert a b --dtype b"), "bf16");
   EXPECT_EQ(offered("tanren help clip"), "clip clip.norm clip.value");
-  // Keys of objectives have the name of one in them.
+  // The keys of an objective contain its name.
   EXPECT_EQ(offered("tanren run a.toml --set objectives.critic.clip."),
             "objectives.critic.clip.norm= objectives.critic.clip.value=");
   EXPECT_EQ(offered("tanren run a.toml --set objectives.critic.ev"), "objectives.critic.every=");

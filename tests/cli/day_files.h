@@ -60,7 +60,7 @@ class DayFiles : public ::testing::Test {
                  "[data.eval]\nkind = \"images\"\npath = \"eval\"\nsize = [8]\n"
                  "[batch]\nglobal_batch = 4\n[precision]\nmode = \"fp32\"\n");
   }
-  // Keeps header and end valid, since opening checks only those; the pixels cannot be decoded.
+  // Makes the pixels undecodable. Header and end stay valid, because opening checks only those.
   void damage_image(const std::string& name) const {
     std::string bytes = read_file(at(name));
     const size_t pixels = bytes.find("IDAT") + 4;

@@ -1,4 +1,5 @@
-// `tanren runs`: a folder of runs as a table and as JSON; what is no run, or is torn, is a row too.
+// `tanren runs` lists a folder of runs as a table and as JSON. A folder that is no run, or is
+// damaged, also has a row.
 #include "tests/support/command_run.h"
 
 #include <map>
@@ -76,7 +77,7 @@ TEST_F(RunsVerb, shows_what_became_of_each_run_and_passes_over_nothing) {
                            "damaged", "no config.toml in it", "failed"}) {
     TANREN_EXPECT_CONTAINS(result.output, part);
   }
-  EXPECT_EQ(runs("runs/half").size(), 1u);  // a run folder itself
+  EXPECT_EQ(runs("runs/half").size(), 1u);  // given a run folder itself
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ namespace {
 
 constexpr const char* kKinds[] = {"mlp", "convnet", "gpt2", "bert", "lstm"};
 
-// Of every parameter in its logical order: flat gradients are in the parameters' memory orders.
+// The gradients of all parameters, each in its logical order, because flat gradients are in the
+// parameters' memory orders.
 at::Tensor gradients_of(const TinyRun& run) {
   std::vector<at::Tensor> all;
   for (const auto& p : run.state.task.module->parameters()) {
@@ -92,7 +93,8 @@ TEST_P(DeviceKind, keeps_its_numbers_when_blocks_are_recomputed_or_offloaded) {
   }
 }
 
-// Casts of fp32 weights that this thread makes in a step; a device's backward is on another.
+// The number of casts of fp32 weights that this thread makes in a step. A device's backward runs on
+// another thread.
 int num_casts(RunConfig config, bool recomputes) {
   static std::atomic<int> casts;
   static std::thread::id host;
@@ -119,7 +121,7 @@ int num_casts(RunConfig config, bool recomputes) {
   return casts;
 }
 
-// The cache of casts is the process's: a second pass on the device's thread must not clear it.
+// The process has one cache of casts: a second pass on the device's thread must not clear it.
 TEST(Device, casts_each_weight_once_a_window_although_blocks_are_recomputed) {
   const auto config = block_config("gpt2", "bf16");
   const int plain = num_casts(config, false);
@@ -152,7 +154,7 @@ TEST(Device, takes_a_batch_that_is_dropped_while_it_is_used) {
   EXPECT_TRUE(at::equal(sums.cpu(), at::full({1000}, 6.0F)));
 }
 
-// Backward breaks off between the copy back and its use.
+// Backward fails after a tensor was copied back to the device and before it is used.
 TEST(Device, frees_what_came_back_for_a_backward_that_broke_off) {
   const auto options = at::TensorOptions(at::kFloat).device(test_device());
   std::vector<at::Tensor> weights;

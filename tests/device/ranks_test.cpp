@@ -1,5 +1,5 @@
-// Ranks with a device each, or taking turns on one, equal one rank: over the threads' sums and over
-// collectives that work as NCCL's. Each rank's host waits once a step.
+// Ranks with a device each, or taking turns on one, equal one rank. The engines are sums over
+// threads and collectives that work as NCCL's. Each rank's host waits once a step.
 #include "tests/support/accelerator/accelerator.h"
 #include "tests/support/accelerator/collectives.h"
 #include "tests/support/loop_run.h"
@@ -94,7 +94,7 @@ void expect_one_rank(const RunConfig& config, const Group& group, const Dataset&
   for (const auto& [caller, count] : sim::take_waits()) {
     callers += "  " + caller + " × " + std::to_string(count);
   }
-  static std::map<std::string, Outcome> ones;  // by the model, which trains on one rank once
+  static std::map<std::string, Outcome> ones;  // by model, each trained on one rank only once
   if (ones.count(config.model.kind) == 0) {
     ones[config.model.kind] = outcomes(config, {"threads", 1, 1, 0, 1}, data)[0];
   }
@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Group{"sim", 3, 3, 0, 3}, Group{"sim", 3, 3, 1, 1},
                       Group{"sim", 3, 3, 2, 3}));
 
-// What follows a wait comes after the copy, and the copy after what came before the start.
+// Work after the wait runs after the copy. The copy runs after the work that came before its start.
 TEST(DeviceWires, messages_wait_for_the_streams_of_both_ranks_and_these_for_them) {
   if (!sim::installed()) GTEST_SKIP() << "several devices are simulated ones";
   for (const int devices : {2, 1}) {
@@ -151,7 +151,7 @@ TEST(DeviceWires, messages_wait_for_the_streams_of_both_ranks_and_these_for_them
   }
 }
 
-// Replicas that share a device cannot go in step.
+// Replicas that share a device cannot run in lockstep.
 class RanksApart : public DeviceRanks {};
 INSTANTIATE_TEST_SUITE_P(Engines, RanksApart,
                          ::testing::Values(Group{"threads", 2, 2, 0, 1},
@@ -169,7 +169,7 @@ TEST_P(RanksApart, with_synchronised_batch_norm_are_one_rank) {
   expect_one_rank(config, GetParam(), *data);
 }
 
-// The whole program: replicas on devices of their own, evaluation and checkpoints.
+// Runs the whole program with replicas on devices of their own, evaluation and checkpoints.
 TEST_F(Loop, of_replicas_on_devices_writes_the_log_of_one_rank) {
   if (!sim::installed()) GTEST_SKIP() << "several devices are simulated ones";
   for (const int64_t replicas : {1, 2, 3, 4}) {

@@ -24,7 +24,7 @@ class DeviceShortage : public ::testing::Test {
     if (!sim::installed()) GTEST_SKIP() << "only the simulated device fails a chosen allocation";
   }
   void TearDown() override {
-    if (sim::installed()) sim::fail_allocation(0);  // also of a test that was skipped
+    if (sim::installed()) sim::fail_allocation(0);  // also after a skipped test
   }
 };
 
@@ -34,8 +34,8 @@ struct Injected {
   std::map<std::string, int64_t> errors;  // their first lines
 };
 
-// Lets every `stride`-th allocation of `work` fail once, each in a new run. The first is another in
-// each run of the test.
+// Lets every `stride`-th allocation of `work` fail once, each in a new run. Each run of the test
+// begins with another allocation.
 Injected inject(const RunConfig& config, int64_t stride,
                 const std::function<void(TinyRun&)>& before,
                 const std::function<void(TinyRun&)>& work) {
@@ -85,7 +85,7 @@ TEST_F(DeviceShortage, in_any_allocation_of_a_step_is_recovered) {
   }
 }
 
-// With copies of the weights, or without, and a loss scale that one overflow lowers.
+// The levels have copies of the weights or not, and a loss scale that one overflow lowers.
 TEST_F(DeviceShortage, at_a_level_in_any_allocation_of_a_step_is_recovered) {
   for (const char* words : {"O1 fp16", "O2 bf16", "O2 fp16", "O3 bf16"}) {
     auto config = block_config("mlp", words);
@@ -97,7 +97,8 @@ TEST_F(DeviceShortage, at_a_level_in_any_allocation_of_a_step_is_recovered) {
   }
 }
 
-// All that an update does outside of its microsteps, an evaluation and a checkpoint must succeed.
+// Everything outside of microsteps must succeed: the rest of an update, an evaluation and a
+// checkpoint.
 TEST_F(DeviceShortage, in_any_allocation_of_a_skip_an_evaluation_or_a_save_is_recovered) {
   for (const auto& [kind, stride] : {std::pair{"mlp", 5}, {"gpt2", 23}}) {
     auto config = block_config(kind, "fp16");

@@ -1,5 +1,5 @@
-// Stages with a device each, or taking turns on one, train as one device without stages, and as the
-// CPU: over the messages of threads and over messages that work as NCCL's.
+// Stages with a device each, or taking turns on one, train as one device without stages and as the
+// CPU. Messages go between threads, or work as NCCL's.
 #include "tests/stages/staged_models.h"
 #include "tests/support/accelerator/accelerator.h"
 #include "tests/support/accelerator/collectives.h"
@@ -33,7 +33,7 @@ void PrintTo(const StageDevices& how, std::ostream* out) {
        << (how.schedule == PipelineSchedule::gpipe ? "gpipe" : "1f1b");
 }
 
-// All ranks of a mesh over one group of collectives and its parts.
+// Runs all ranks of a mesh over one group of collectives and its subgroups.
 OnRanks over_collectives(int stages, int replicas, int devices) {
   return [=](const auto& each) {
     using Part = std::shared_ptr<Communicator>;
@@ -70,7 +70,7 @@ Trained trained_on(const StageDevices& how, StagedRun run, int updates) {
   return trained(over_collectives(how.stages, how.replicas, how.devices), run, updates);
 }
 
-// Without stages, each replica with a device.
+// Trains without stages, with one device for each replica.
 Trained whole_on_devices(StagedRun run, int replicas, int updates) {
   run.stages = 1;
   run.replicas = run.devices = replicas;
@@ -82,7 +82,8 @@ Trained whole_on_cpu(StagedRun run, int replicas, int updates) {
   return whole_on_devices(run, replicas, updates);
 }
 
-// What the stages are compared with, by a name of the model and replicas: trained once for all.
+// The reference for the stages, by model name and number of replicas. Each reference is trained
+// only once.
 const Trained& once(const std::string& name, int replicas, const std::function<Trained()>& train) {
   static std::map<std::pair<std::string, int>, Trained> all;
   const std::pair key(name, replicas);
@@ -97,7 +98,7 @@ class DeviceStages : public ::testing::TestWithParam<StageDevices> {
   }
 };
 
-// Its embeddings are in two stages.
+// The embeddings of the GPT are in two stages.
 TEST_P(DeviceStages, of_a_gpt_train_as_one_device_and_as_the_cpu) {
   const StageDevices& how = GetParam();
   const TokenData data(38);
@@ -130,7 +131,7 @@ TEST_P(DeviceStages, of_a_resnet_train_bitwise_as_one_device_and_as_the_cpu) {
   }
 }
 
-// The norm alone is added in another order on a device.
+// Only the norm is summed in another order on a device.
 TEST_P(DeviceStages, of_an_mlp_have_the_cpus_losses_and_weights_to_the_last_bit) {
   const StageDevices& how = GetParam();
   const StagedModel model("mlp", "fp32");
@@ -172,8 +173,8 @@ INSTANTIATE_TEST_SUITE_P(Engines, DeviceStages,
                                            StageDevices{"sim", 4, 1, 4, kOneFOneB},
                                            StageDevices{"sim", 2, 2, 4, kOneFOneB}));
 
-// The whole program: stages on devices of their own, evaluations, checkpoints, and a run that goes
-// on in another layout.
+// Runs the whole program with stages on devices of their own, evaluations, checkpoints, and a run
+// that is resumed in another layout.
 TEST_F(Loop, of_stages_on_devices_writes_the_log_of_one_rank) {
   if (!sim::installed()) GTEST_SKIP() << "several devices are simulated ones";
   const std::string kind = read_device_name(test_device())->kind;

@@ -1,4 +1,5 @@
-// The host waits for a device once a step, to read the step's numbers. The simulated device counts.
+// The host waits for a device once a step, to read the step's numbers. The simulated device counts
+// the waits.
 #include "tests/support/accelerator/accelerator.h"
 #include "tests/support/block_config.h"
 #include "tests/support/eventful.h"
@@ -23,7 +24,7 @@ class Waits : public ::testing::Test {
   }
 };
 
-// Runs `work` and expects so many waits; the callers are in the message.
+// Runs `work` and expects `expected` waits. The failure message names their callers.
 void expect_waits(int64_t expected, const std::string& what, const std::function<void()>& work) {
   sim::take_waits();
   const int64_t before = sim::counts().waits();

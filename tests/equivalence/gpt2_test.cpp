@@ -106,7 +106,7 @@ TEST(Sample, refuses_prompts_that_the_data_does_not_have) {
   TANREN_EXPECT_CONTAINS(error_for("abc"), "holds token 97");
 }
 
-// A model that writes these tokens, and tells of each if `tells`.
+// Replaces the model's generation by one that writes `tokens`, and reports each of them if `tells`.
 void let_write(TinyRun& run, const std::vector<int64_t>& tokens, bool tells) {
   run.state.task.generate = [tokens, tells](const GenerateRequest& request) {
     std::vector<int64_t> all = request.prompt;
@@ -131,7 +131,7 @@ TEST(Sample, is_passed_on_in_whole_characters_as_it_comes) {
   TinyRun run = gpt2_run(gpt2_config(), data);
   run.parts.plan.data.train.kind = "text";
   run.parts.plan.generate.prompt = "a ";
-  // "é", a byte that is none, "日", a beep, "b", and a character that is cut off.
+  // "é", an invalid byte, "日", a bell character, "b", and an incomplete character.
   const std::string bytes =
       "\xC3\xA9\xFF\xE6\x97\xA5\a"
       "b\xE6\x97";
@@ -171,7 +171,7 @@ TEST(Sample, is_text_by_the_tokenizer_of_the_data) {
   }};
   EXPECT_EQ(write_sample(run.state, run.parts, info, ways), "the" + text);
   EXPECT_EQ(joined, "the" + text);
-  // Without a prompt it begins after the token that ends a text, which is not shown.
+  // Without a prompt, generation begins after the end-of-text token, which is not shown.
   run.parts.plan.generate.prompt.clear();
   EXPECT_EQ(write_sample(run.state, run.parts, info), text);
   run.state.task.generate = [](const GenerateRequest& request) { return request.prompt; };

@@ -41,7 +41,7 @@ at::Tensor one_by_one(TinyRun& run) {
   return run.gradients();
 }
 
-// The same with up to `most` microbatches in flight.
+// The same gradients with up to `most` microbatches in flight.
 at::Tensor in_flight(TinyRun& run, size_t most) {
   Phase& phase = begun_phase(run);
   Gradients& gradients = run.objective().gradients;
@@ -98,7 +98,7 @@ TEST(Seed, of_a_term_is_its_weight_times_the_scale_over_the_global_count) {
   GlobalBatch batch = run.loader->next();
   const double scale = objective.scaler.scale();
   ASSERT_GT(scale, 1);
-  batch.counts["samples"] = 24;  // of three ranks
+  batch.counts["samples"] = 24;  // the count over three ranks
   EXPECT_EQ(seed_of(objective, "cross_entropy", "samples", batch), scale / 24);
   objective.spec.terms = {{"cross_entropy", 0.25}, {"told", 0}};
   EXPECT_EQ(seed_of(objective, "cross_entropy", "samples", batch), 0.25 * scale / 24);
@@ -114,13 +114,13 @@ at::Tensor scores_loss(const Batch& batch, const at::Tensor& weight) {
   return at::cross_entropy_loss(inputs.matmul(weight.t()), batch["labels"], {}, at::Reduction::Sum);
 }
 
-// Its forward computes the gradient along with the loss, as a compiled graph does, and its backward
-// gives that gradient out.
+// A function whose forward computes the gradient along with the loss, as a compiled graph does. Its
+// backward returns that gradient.
 struct GradientAtOnce : torch::autograd::Function<GradientAtOnce> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const Batch& batch,
                             const at::Tensor& weight) {
     const at::AutoGradMode with_gradients(true);
-    // Also of its backward, as where the step's own backward runs.
+    // Disables autocast for this backward too, as where the step's own backward runs.
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     const at::Tensor leaf = weight.detach().requires_grad_();
     const at::Tensor loss = scores_loss(batch, leaf);
@@ -157,7 +157,7 @@ at::Tensor linear_gradient(const std::string& mode, bool at_once) {
   return one_by_one(run);
 }
 
-// Issue 30. The weight of the term, the scale of fp16 and the global count are in the seed.
+// Issue 30. The seed contains the weight of the term, the scale of fp16 and the global count.
 TEST(LossSeeds, that_a_forward_is_given_are_those_with_which_the_backward_begins) {
   for (const char* mode : {"fp64", "fp16"}) {
     const at::Tensor gradient = linear_gradient(mode, /*at_once=*/true);

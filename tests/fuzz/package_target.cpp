@@ -5,7 +5,7 @@
 
 namespace tanren::fuzz {
 
-// What stands in an accepted manifest is used as indices and names without another look.
+// The indices and names of an accepted manifest are used without further checks.
 bool package(std::string_view bytes) {
   return is_read([&] {
     const PackageManifest manifest = parse_package_manifest(bytes, "manifest.json");

@@ -114,7 +114,7 @@ TEST_F(PythonFolders, of_gpt2_reads_back_as_the_same_model_in_the_dtype_asked_fo
   }
 }
 
-// Issue 21: export and init_from took the weights of the first end of a run that was reopened.
+// Issue 21: export and init_from of a resumed run took the weights of its first end.
 TEST_F(PythonFolders, of_a_run_that_went_on_after_its_end_have_the_newest_weights) {
   train("kind = \"mlp\"\nhidden = [4]",
         R"(["inputs: float[3] in [0, 1]", "labels: int[] in [0, 2]"])");
@@ -272,7 +272,7 @@ TEST_F(PythonFolders, that_cannot_be_written_leave_nothing_behind) {
   ASSERT_LT(weights, fs::file_size(folder_.path() / "whole" / "architecture.json"));
   fs::create_directories(out());
   {
-    const testing::FullDiskScope full(weights);  // the weights fit, what is beside them does not
+    const testing::FullDiskScope full(weights);  // room for the weights alone
     EXPECT_THROW(write(file), DiskError);
     EXPECT_THROW(write_python_folder(file, folder_.path() / "above" / "below", std::nullopt, {}),
                  DiskError);

@@ -223,7 +223,7 @@ struct Chain : torch::nn::Module {
     state = register_buffer("state", at::zeros({8}));
   }
   at::Tensor forward(const at::Tensor& x) const { return compute(*this, x); }
-  // x through the weight.
+  // Applies the i-th weight to x.
   at::Tensor layer(size_t i, const at::Tensor& x) const { return at::linear(x, weights[i]); }
   // The same, as a block.
   at::Tensor block(size_t i, const at::Tensor& x) const {
@@ -338,7 +338,7 @@ TEST(BlockProfile, sees_a_buffer_that_one_block_writes_and_a_later_one_reads) {
   }
 }
 
-// Of two stages each would measure its own.
+// Two stages would each measure a statistic of their own.
 TEST(BlockProfile, keeps_blocks_together_that_share_a_running_statistic) {
   const auto make_task = [] {
     at::Tensor mean = at::zeros({8}), variance = at::ones({8});
@@ -432,7 +432,7 @@ TEST(BlockProfile, has_outermost_blocks_alone_and_no_scopes_of_a_profiler) {
 
 TEST(BlockProfile, keeps_of_each_block_what_backward_needs) {
   const ModelBlocks model = chain_profile([](const Chain& chain, const at::Tensor& input) {
-    // The products keep their inputs, an exponential its result.
+    // Backward needs the input of a product and the result of an exponential.
     at::Tensor x = run_block("a", [&] { return input.exp(); });
     x = chain.block(1, x);
     x = run_block("c", [&] { return x.exp(); });

@@ -124,7 +124,7 @@ TEST_F(DeviceLimit, is_what_the_plan_fits_the_microbatch_to) {
   EXPECT_EQ(run.parts.recovery->num_failures(), 0);
 }
 
-// The prediction may be too high; nobody asked for a limit.
+// The prediction may be too high, so only a limit that was asked for refuses.
 TEST_F(DeviceLimit, that_was_not_asked_for_refuses_nothing) {
   if (!test_accelerators().limit || test_device().rfind("sim", 0) != 0) {
     GTEST_SKIP() << "only the simulated device has as little memory as one likes";

@@ -188,7 +188,7 @@ TEST_F(EvaluationMemory, of_a_file_in_fp64_is_that_of_the_precision_that_is_aske
   }
 }
 
-// What is told of tokens is told within the attempt: rows that it has no memory for are halved.
+// Scores are processed within the attempt: if memory runs out there, the rows are halved.
 TEST_F(EvaluationMemory, may_lack_what_its_scores_are_looked_at_with) {
   const ScoresRun run(scores_config("gpt2", 100));
   const at::NoGradGuard no_grad;

@@ -100,7 +100,7 @@ class UntraceableTest : public FitTest {
     };
     return task;
   }
-  // What the same model needs by a dry run, without the value.
+  // The peak of a dry run of the same model without that read.
   double dry_peak(const Plan& plan) const {
     const StepPredictor predictor([this] { return FitTest::make(config_); }, *dataset_);
     const MemoryPrediction prediction = predictor.step(plan);

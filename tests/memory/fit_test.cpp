@@ -175,7 +175,7 @@ TEST_F(FitTest, a_model_of_blocks_that_cannot_fit_is_refused_with_the_stages_tha
     return std::string("accepted");
   };
   EXPECT_THAT(said_in(5 << 20), ::testing::Not(HasSubstr("parallel.pipeline")));
-  // The first limit, from above, that one rank does not have.
+  // Lowers the limit until one rank does not fit.
   int64_t limit = 256 << 20;
   while (said_in(limit) == "accepted") limit -= limit / 8;
   EXPECT_THAT(said_in(limit), HasSubstr("; parallel.pipeline = 2 on 2 ranks with "));

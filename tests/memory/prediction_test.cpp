@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"bert", "O2 bf16", 0.04}, Case{"resnet", "O2 bf16", 0.04},
                       Case{"vgg", "O3 bf16", 0.04}, Case{"gpt2", "O3 bf16", 0.04}));
 
-// Large weights: memory of their own from the allocator, and products that other kernels compute.
+// Large weights get their own memory from the allocator, and other kernels multiply them.
 TEST_F(PredictionTest, of_a_preset_with_all_its_weights_is_what_the_step_takes) {
   auto config = small("vgg", "fp32");
   config.model.size = "vgg11";
@@ -138,7 +138,7 @@ TEST_F(PredictionTest, names_the_casts_of_the_weights_that_a_window_keeps) {
   EXPECT_EQ(step_peaks(config).predicted_kinds.at(casts), 0);
 }
 
-// The other ranks are silent, and the step's own communicator is that of one rank.
+// The predicted step has the communicator of one rank, and no other rank takes part.
 TEST_F(PredictionTest, is_made_on_any_rank_dry_and_by_real_steps) {
   const auto config = small("mlp", "fp32");
   const auto dataset = open_dataset(config.data.train, "data.train");
@@ -208,7 +208,7 @@ TEST(DryScope, an_operator_that_it_does_not_know_runs_on_zeros) {
   EXPECT_EQ(distances.sizes(), (std::vector<int64_t>{500, 7}));
 }
 
-// As the threads of a kernel that runs on zeros may.
+// The threads of a kernel that runs on zeros may use them.
 TEST(DryScope, its_tensors_may_be_used_on_other_threads) {
   const DryScope dry;
   const at::Tensor x = at::ones({500, 3});

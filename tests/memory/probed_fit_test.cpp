@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Issue 30. The line is made once: of two steps without accumulation, and of two with it.
+// Issue 30. The line is measured once: by two steps without accumulation, and two with it.
 TEST_F(UntraceableTest, steps_of_1_and_2_samples_tell_once_the_peak_of_every_microbatch) {
   const FitInput given = input(config_);
   for (const int64_t microbatch : {16, 8, 5, 3, 1}) {
@@ -75,7 +75,7 @@ TEST_F(UntraceableTest, the_forecast_has_a_row_for_each_microbatch_and_tells_wha
   EXPECT_THAT(to_text(forecast), HasSubstr("the same numbers in more time"));
 }
 
-// Its task says that it cannot run dry, and nothing of it is made there.
+// The task says that it cannot run dry, and counts the dry runs that make or call it.
 class UndryTest : public FitTest {
  protected:
   Task make(const RunConfig& config) const override {
@@ -100,7 +100,7 @@ TEST_F(UndryTest, a_task_that_says_so_is_measured_by_real_steps_alone) {
   EXPECT_EQ(num_made_dry_, 0);
   given.may_probe = false;
   EXPECT_THROW(try_config(given, config_), NeedsValues);
-  // A predictor that was not told asks the task.
+  // A predictor without this option asks the task.
   const StepPredictor predictor([this] { return make(config_); }, *dataset_);
   EXPECT_FALSE(predictor.step(fitted.plan).is_dry);
   EXPECT_THROW(predictor.evaluation_peak(fitted.plan, 4), NeedsValues);
@@ -128,7 +128,7 @@ TEST_F(KeptTest, a_module_that_the_factory_keeps_is_trained_by_no_forecast) {
   EXPECT_TRUE(at::equal(weight, before));
 }
 
-// Its factory makes a module each time, and the first weight of all is one that it has read once.
+// The factory makes a new module each time, but all of them share the first weight's memory.
 class SharedTest : public UndryTest {
  protected:
   Task make(const RunConfig& config) const override {
@@ -228,7 +228,7 @@ TEST_F(LeastTest, no_microbatch_of_an_epochs_short_last_batch_has_fewer) {
   EXPECT_EQ(fit_memory(three(config)).plan.batch.microbatch, 6);
 }
 
-// What is asked for stays, and is refused at the step that it cannot make.
+// A requested microbatch is kept, and the run refuses the step that it cannot make.
 TEST_F(LeastTest, a_microbatch_that_leaves_fewer_to_any_rank_is_told_before_the_run) {
   const auto told = [&](int64_t microbatch, int64_t samples, int64_t ranks) {
     config_.data.train.samples = samples;
@@ -261,7 +261,7 @@ TEST_F(LeastTest, a_microbatch_that_leaves_fewer_to_any_rank_is_told_before_the_
   EXPECT_THAT(told(7, 28, 1), HasSubstr("and 2 in microbatches of 7 end with 2"));
 }
 
-// The real steps may take what the replicas share, and each has half of it.
+// The real steps may take all memory that the replicas share, but each replica only half of it.
 TEST_F(LeastTest, the_refusal_says_that_the_model_takes_no_fewer) {
   config_.model.hidden_size = 128;
   config_.parallel.ranks = "threads";

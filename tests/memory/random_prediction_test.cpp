@@ -178,9 +178,9 @@ std::string in_words(const RunConfig& c) {
   return text + (c.memory.recompute.empty() ? "" : ", recomputed");
 }
 
-// Presets take long, and most of their memory is weights. Of a ResNet the first three stages, with
-// one block each; with one more in the first if the preset is a deep one. Of a VGG an eighth of the
-// channels.
+// Presets take long, and most of their memory is weights. A ResNet keeps its first three stages
+// with one block each, and one more in the first if the preset is deep. A VGG keeps an eighth of
+// its channels.
 std::function<Task()> smaller_preset(const RunConfig& config) {
   const ModelOptions options = config.model;
   if (options.kind != "resnet" && options.kind != "vgg") return {};

@@ -105,7 +105,7 @@ std::string outcome_of_plan(const RunConfig& config, const Machine& machine) {
 struct Row {
   std::string key;
   Sets base;           // settings under which the key has an effect
-  std::string change;  // its value
+  std::string change;  // the value to set
   enum class Seen { run, plan, plan_cuda, plan_ranks } seen = Seen::run;
 };
 

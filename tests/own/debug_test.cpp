@@ -1,5 +1,5 @@
-// run.debug: what a user's own program shows before the first step, and that it changes nothing.
-// Issue 25.
+// run.debug: what it shows of a user's own program before the first step, and that it changes
+// nothing else. Issue 25.
 #include "tests/own/fragile.h"
 
 #include "tests/support/gan.h"
@@ -19,7 +19,7 @@ using Words = std::vector<std::string>;
 
 // `tanren run` with run.debug, not quiet.
 int go_debugging(OwnProgram& program, const Words& more = {}) {
-  EXPECT_EQ(program.go("plan"), 0) << program.err;  // which writes the config
+  EXPECT_EQ(program.go("plan"), 0) << program.err;  // also writes the config
   Words words{
       "own",   "run",           program.at("run.toml").string(), "--out", program.run().string(),
       "--set", "run.debug=true"};

@@ -34,7 +34,8 @@ TEST(OwnErrors, in_the_last_evaluation_cost_that_evaluation_alone) {
   EXPECT_EQ(cut.attempts(), 4);
 }
 
-// Issue 22: the checkpoint contained the draws of the estimate and of the first batches.
+// Issue 22: the generator state in the checkpoint included the random draws of the statistics
+// estimate and of the first evaluated batches.
 TEST(OwnErrors, and_stops_in_an_evaluation_on_the_way_leave_no_trace_of_it) {
   const std::vector<std::vector<std::string>> kinds{
       {},
@@ -93,7 +94,8 @@ TEST(OwnErrors, in_an_estimate_of_statistics_leave_no_trace_of_it_either) {
   expect_same_log(whole.run(), cut.run());
 }
 
-// Issue 22: the change's log line came before the evaluation's, which was then removed with it.
+// Issue 22: the log line of the change was written before the line of the evaluation. Both were
+// then removed.
 TEST(OwnErrors, in_an_evaluation_leave_a_log_with_each_line_once_whatever_is_changed_on_the_way) {
   OwnProgram program;
   program.evaluates = true;

@@ -1,4 +1,5 @@
-// A failed run says in summary.json why, as data, and goes on later as if it had not. Issue 29.
+// A failed run writes its cause to summary.json as data. It can be resumed later as if it had not
+// failed. Issue 29.
 #include "tests/own/fragile.h"
 
 #include "tanren/base/file.h"
@@ -30,7 +31,8 @@ Task losing_its_loss(const ModelOptions& options, const DataInfo& info) {
   return task;
 }
 
-// Expects the run to end with `code`, and its summary to have the cause and the line on stderr.
+// Expects the run to end with `code`, and its summary to hold `cause` and the line printed to
+// stderr.
 void expect_failure(OwnProgram& program, int code, const std::string& cause,
                     const std::vector<std::string>& words = {}) {
   EXPECT_EQ(program.go("run", words), code) << program.err;

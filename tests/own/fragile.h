@@ -73,7 +73,7 @@ inline bool same_value(const Value& a, const Value& b) {
 }
 
 // Expects weights, their averages, buffers, the optimizer's state, counters and the generator to be
-// bitwise equal. Of the evaluations' decisions, judged_step and …_by may differ.
+// bitwise equal. Only the values named …judged_step and …_by may differ.
 inline void expect_same_state(const OwnProgram& a, const OwnProgram& b, int64_t step) {
   ASSERT_TRUE(a.has_checkpoint(step) && b.has_checkpoint(step));
   const Snapshot one = checkpoint_of(a, step), other = checkpoint_of(b, step);

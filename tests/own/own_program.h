@@ -1,5 +1,5 @@
-// A user's own program, for the tests of faulty ones: a correct model and correct data, each with a
-// place where a test can break it, run under any verb of the command line.
+// A user's own program, for tests of faulty programs. Its model and data are correct, and each has
+// a place where a test can break it. It runs under any verb of the command line.
 #pragma once
 
 #include "tanren/base/testing.h"
@@ -25,7 +25,7 @@ namespace tanren::testing {
 // 24 samples of six numbers, each of one of three classes.
 class OwnPoints : public Dataset {
  public:
-  // Changes what was collated.
+  // Changes a collated batch of the given samples.
   using Spoil = std::function<void(Collated&, const std::vector<int64_t>&)>;
   explicit OwnPoints(Spoil spoil, DataInfo info = {.input_shape = {6}, .outputs = 3})
       : spoil_(std::move(spoil)), info_(std::move(info)) {}

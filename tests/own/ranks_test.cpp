@@ -1,5 +1,5 @@
-// Users' programs on several ranks: an error on one rank ends all and loses no more than on one.
-// Issue 22.
+// Users' programs on several ranks. An error on one rank ends all ranks, and loses no more than on
+// a single rank. Issue 22.
 #include "tests/own/fragile.h"
 
 #include "tests/support/run_log.h"
@@ -36,7 +36,7 @@ TEST(OwnRanks, end_together_where_the_forward_of_one_fails) {
 TEST(OwnRanks, end_together_where_the_data_of_one_fail) {
   OwnProgram program;
   program.spoil_train = [](Collated&, const std::vector<int64_t>& indices) {
-    if (indices.size() > 1 && indices.back() >= 20) throw 42;  // at start all check single ones
+    if (indices.size() > 1 && indices.back() >= 20) throw 42;  // the start checks single samples
   };
   EXPECT_EQ(program.go("run", kTwoRanks), 2) << program.err;
   TANREN_EXPECT_CONTAINS(program.err, "[data] collate of samples 20, 21, 22, 23 failed: ");

@@ -126,7 +126,8 @@ TEST(OwnRehearsal, takes_a_predict_that_puts_other_weights_in_and_its_own_back) 
   EXPECT_EQ(program.go("run"), 0) << program.err;
 }
 
-// Its embedding has max_norm: a forward shortens the rows that it uses if their norm is larger.
+// A model whose embedding has max_norm: a forward shortens the rows that it uses if their norm is
+// larger.
 class ShortenedNet : public torch::nn::Module {
  public:
   ShortenedNet()
@@ -148,7 +149,7 @@ TEST(OwnRehearsal, puts_rows_back_that_an_embedding_with_a_largest_norm_shortens
   };
   OwnProgram plain, evaluated;
   evaluated.evaluates = true;
-  evaluated.spoil_eval = rows_from(6);  // not the rows that are trained
+  evaluated.spoil_eval = rows_from(6);  // other rows than those that are trained
   for (OwnProgram* program : {&plain, &evaluated}) {
     program->spoil_train = rows_from(0);
     program->factory = [](const ModelOptions& options, const DataInfo& info) {
@@ -232,8 +233,8 @@ TEST(OwnRehearsal, takes_data_that_name_a_count_only_where_there_is_something_to
   EXPECT_EQ(program.go("run"), 0) << program.err;
 }
 
-// Issue 22: a first call of the factory was only for sizes; a factory that keeps its module
-// returned that module again.
+// Issue 22: the factory was called a first time only to learn sizes. A factory that keeps its
+// module then returned that module again.
 TEST(OwnRehearsal, of_sizes_never_meets_a_factory_that_keeps_its_module) {
   OwnProgram program;
   program.factory = [kept = std::make_shared<std::shared_ptr<OwnNet>>()](

@@ -112,8 +112,8 @@ TEST(OwnShapes, that_vary_are_predicted_as_each_sample_alone) {
   for (size_t i = 0; i < labels.size(); ++i) EXPECT_EQ(answers[i].label, labels[i]);
 }
 
-// The first answers say how many outputs a kind has that does not say it itself. A start that finds
-// all rows done sees no answer.
+// If nothing names the number of outputs, it is taken from the first answers. A start that finds
+// all rows done computes no answer.
 TEST(OwnShapes, that_nobody_names_are_known_to_a_start_that_only_puts_the_file_together) {
   OwnProgram program;
   program.info.outputs = 0;
@@ -143,7 +143,7 @@ TEST(OwnShapes, that_nobody_names_are_known_to_a_start_that_only_puts_the_file_t
   EXPECT_TRUE(at::allclose(read.tensors.at("scores").sum(1), at::ones({24})));
 }
 
-// Issue 26: a first window without one answer decided that there are none.
+// Issue 26: after a first window without any answer, predict decided that there are no outputs.
 TEST(OwnShapes, that_nobody_names_are_not_those_of_rows_without_an_answer) {
   OwnProgram program;
   program.info.outputs = 0;
@@ -176,7 +176,7 @@ TEST(OwnShapes, that_nobody_names_are_not_those_of_rows_without_an_answer) {
   }
 }
 
-// Issue 26: the dry run and the width were made from the first row, whatever it was.
+// Issue 26: the dry run and the number of outputs used the first row, even if it could not be read.
 TEST(OwnShapes, that_nobody_names_are_those_of_a_row_that_could_be_read) {
   OwnProgram program;
   program.info.outputs = 0;

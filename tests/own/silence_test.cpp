@@ -114,7 +114,8 @@ TEST(OwnTerms, of_frozen_layers_beside_others_need_no_graph) {
   EXPECT_EQ(program.go("run", {"--set", "model.freeze=[body.*]"}), 0) << program.err;
 }
 
-// A term from frozen layers needs no graph; otherwise one microbatch of the window must have one.
+// A term from frozen layers needs no graph. Any other term needs one in at least one microbatch of
+// the window.
 TEST(OwnTerms, need_a_graph_in_one_microbatch_alone_or_none_where_the_module_has_constants) {
   for (const bool freezes : {false, true}) {
     OwnProgram program;

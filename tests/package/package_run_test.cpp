@@ -1,5 +1,5 @@
-// Runs of packages: whatever the split, the ranks and what runs out, the weights are those of the
-// same torch module in one piece. Issue 30.
+// Runs of packages. The weights are those of the same torch module in one piece, for any split,
+// number of ranks and memory shortage. Issue 30.
 #include "tests/support/hand_package.h"
 #include "tests/support/loop_run.h"
 #include "tests/support/rank_run.h"
@@ -66,7 +66,7 @@ using PackageCombination = std::tuple<bool, int, int64_t>;
 
 class PackageRanks : public ::testing::TestWithParam<PackageCombination> {
  protected:
-  // Of a rank's share of 14, in 3 microsteps that differ, or in one.
+  // Makes a rank's share of 14 samples 3 microsteps of different sizes, or one microstep.
   static int64_t microbatch(bool is_split, int ranks) {
     const int64_t share = (14 + ranks - 1) / ranks;
     return is_split ? share / 3 + 1 : share;
@@ -303,7 +303,7 @@ TEST_F(PackageRun, goes_on_with_its_own_package_alone) {
   EXPECT_EQ(go(config, "run").loop.ending, Ending::finished);
 }
 
-// What is compared is what was loaded, also where the path names another package by then.
+// The check covers the package that was loaded, even if the path names another one by then.
 TEST_F(PackageRun, predicts_with_its_own_package_alone_if_it_is_exchanged_meanwhile) {
   auto config = config_of({});
   config.checkpoint.every = 1;
@@ -354,7 +354,7 @@ TEST_F(PackageRun, is_planned_within_the_numbers_of_samples_that_its_package_tak
   EXPECT_EQ(go(config, "run").loop.ending, Ending::finished);
 }
 
-// Its module would give what hangs on that term alone no gradient.
+// The module would give no gradient to a weight that only this term depends on.
 TEST_F(PackageRun, refuses_a_term_that_the_config_gives_the_weight_0) {
   auto config = config_of({});
   config.objectives["loss"].weights["activity"] = 0;
@@ -384,7 +384,7 @@ TEST_F(PackageRun, plans_the_precision_of_the_graph_and_says_what_it_is) {
                          "set precision.mode = \"fp64\"");
 }
 
-// Converting needs no code, and evaluating wants the user to name it.
+// Converting needs no compiled code, but loading the model needs model.path.
 TEST_F(PackageRun, exports_weights_under_the_names_of_python) {
   auto config = config_of({});
   const std::filesystem::path package = config.model.path;
@@ -441,7 +441,7 @@ class PackageShortage : public PackageRun {
 
 class PackagePeak : public PackageShortage {};
 
-// The line between 4 and 6 samples tells what the one between 1 and 2 does.
+// The line through 4 and 6 samples predicts the same peak as the line through 1 and 2.
 TEST_F(PackagePeak, is_measured_at_numbers_of_samples_that_the_package_takes) {
   auto config = config_of({});
   config.memory.limit = "8GiB";
@@ -484,8 +484,8 @@ TEST_F(PackagePeak, of_one_that_takes_2_samples_at_least_is_that_of_the_same_wit
   EXPECT_NEAR(peak(2, "two steps of 2 and 4 samples"), expected, 0.01 * expected);
 }
 
-// Each allocation of the second step fails once: a refusal inside the graph comes out of it as
-// another error, which must still be recovered from.
+// Each allocation of the second step fails once. A failure inside the graph becomes another error
+// outside, from which the step must still recover.
 TEST_F(PackageShortage, any_allocation_of_a_step_may_fail_once) {
   auto config = config_of({});
   config.memory.limit = "8GiB";  // installs our allocator

@@ -27,7 +27,7 @@ class PackageTask : public ::testing::Test {
   std::filesystem::path write(const HandPackage& options = {}) {
     return write_hand_package(folder_.path(), options);
   }
-  // The refusal of a package whose manifest `change` has changed.
+  // Returns the error for a package after `change` has modified its manifest.
   std::string refusal(const std::function<void(nlohmann::json&)>& change) {
     const auto package = folder_.path() / "plain.package";
     if (!std::filesystem::exists(package)) write();
@@ -47,7 +47,7 @@ LossSeeds seeds_of_both(double cross_entropy, double activity) {
   });
 }
 
-// A backward as the step makes it.
+// Runs a forward and a backward as a training step does.
 void train_once(const Task& task, const Batch& batch, LossSeeds& seeds) {
   const LossSeedsScope scope(&seeds);
   std::vector<at::Tensor> roots, begins;
@@ -174,7 +174,7 @@ TEST_F(PackageTask, refuses_predictions_that_are_not_as_its_manifest_says) {
   EXPECT_EQ(predict({0, 1, 2, 3}).outputs.sizes(), (std::vector<int64_t>{4, 23, 12}));
 }
 
-// What a run would write beside its weights, and no reader of them take.
+// A run would write these texts beside its weights, and no reader of the weights would accept them.
 TEST_F(PackageTask, refuses_at_once_what_no_file_of_weights_can_hold) {
   TANREN_EXPECT_CONTAINS(refusal([](nlohmann::json& m) { m["class"] = "a.Model"; }),
                          "class is no name of a class");
@@ -259,7 +259,7 @@ TEST_F(PackageTask, is_refused_if_it_is_exchanged_while_it_is_loaded) {
                          "manifest.json was exchanged while its package was loaded");
 }
 
-// Its graphs are loaded at their first calls: old weights would have been trained by new code.
+// Graphs are loaded at their first call. Without this error, new code would train old weights.
 TEST_F(PackageTask, for_an_accelerator_is_refused_if_it_is_exported_anew_before_its_first_call) {
   const auto package = write();
   nlohmann::json manifest = hand_manifest({}, package);
@@ -273,8 +273,8 @@ TEST_F(PackageTask, for_an_accelerator_is_refused_if_it_is_exported_anew_before_
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { task.predict(batch()); }), line);
 }
 
-// A run would find out after hours that it cannot evaluate. The weights stay on the CPU here, where
-// no graph for another device is called.
+// Otherwise a run would fail after hours, at its first evaluation. The weights stay on the CPU
+// here, where no graph for another device is called.
 TEST_F(PackageTask, for_an_accelerator_tells_before_any_training_that_it_cannot_predict) {
   const auto package = write();
   nlohmann::json manifest = hand_manifest({}, package);

@@ -1,5 +1,5 @@
-// A mesh of stages and replicas: what is shared along the data axis hangs on the replicas alone.
-// Here each stage computes the whole model, so it ends with the weights of a run without stages.
+// A mesh of stages and replicas: what is shared along the data axis depends only on the replicas.
+// Each stage here computes the whole model, so it ends with the weights of a run without stages.
 #include "tanren/parallel/ranks_test_util.h"
 #include "tanren/train/on_ranks.h"
 #include "tests/support/rank_run.h"
@@ -20,13 +20,14 @@ namespace {
 std::vector<at::Tensor> weights_on(int stages, int replicas, int64_t zero) {
   auto config = ranks_config("fp64");
   config.optimizer.kind = "sgd";  // a gradient twice as large is a step twice as long
-  config.clip.norm = 0;           // the norm is the world's
+  config.clip.norm = 0;           // no clipping: the norm is that of the whole world
   config.parallel.zero = zero;
   const TokenData data(38);
   std::vector<at::Tensor> weights(static_cast<size_t>(stages * replicas));
   Mesh(stages, replicas).run([&](const RankAxes& axes) {
     RankRun run(config, data, axes.data.communicator());
-    // All have made their model: an update seeds the generator that models draw from.
+    // Waits until all ranks have built their model, because an update seeds the generator that
+    // models draw from.
     axes.world.communicator().sum(at::zeros({1}));
     run.batches.reset();
     run.parts.ranks = std::make_shared<Ranks>(axes, run.parts.plan.parallel);

@@ -350,7 +350,7 @@ TEST_F(NormMemory, out_of_memory_on_one_rank_ends_all_and_names_the_key) {
       }
     };
     try {
-      on_ranks(2, work);  // failures outside of microsteps end nothing: a reserve
+      on_ranks(2, work);  // the reserve absorbs failures outside of microsteps
     } catch (const MemoryError&) {
       ++ended;
       EXPECT_NE(message.find("[memory] out of memory with 6 samples"), std::string::npos)

@@ -86,8 +86,8 @@ TEST_P(EqualRanks, are_one_rank) {
   EXPECT_TRUE(at::equal(again[0].weights, ranks[0].weights)) << "not the same twice";
 }
 
-// The engines take turns, so that each of them meets every number of ranks with every accumulation,
-// and every precision with every accumulation. One rank has no engine.
+// The engines take turns: each is tested with every number of ranks and every accumulation, and
+// each precision with every accumulation. A single rank uses no engine.
 std::vector<Combination> combinations() {
   std::vector<Combination> all;
   int which = 0;

@@ -366,7 +366,7 @@ TEST_F(Launch, what_all_ranks_refuse_alike_is_said_once) {
 // The order in which the ranks end does not matter.
 TEST_F(Launch, what_one_rank_refuses_and_the_others_heard_of_is_said_once) {
   for (const char* pause : {"0.$RANK", "0.$((9 - RANK))"}) {
-    // Each says what it waited for, too, if it waited for a message.
+    // A rank that waited for a message also names that message.
     const std::string heard =
         "echo \"[comm] rank 1: [run] out is finished; go on; rank $RANK waited for rank 1 to send "
         "the gradient of microbatch $RANK (8 bytes)\" >&2; exit 1";
@@ -407,7 +407,8 @@ TEST_F(Launch, exit_codes_are_those_of_the_cause) {
   EXPECT_EQ(launch(2, "[ $RANK = 0 ] || kill -SEGV $$").code, 1);
 }
 
-// Lines of ranks that run until they are killed, each with a child process; both set `traps`.
+// Script lines of ranks that run until they are killed. Each rank has a child process, and both set
+// `traps`.
 std::string long_lines(const std::string& traps) {
   return traps + "\n(" + traps + "\nwhile :; do sleep 0.2; done) &\n" +
          "echo $$ > pid.$RANK; touch ready.$RANK\nwhile :; do sleep 0.2; done";

@@ -95,7 +95,7 @@ class Launched : public ::testing::Test {
     return ranks;
   }
   // Expects exit code `code` and a single line that matches `line`. Under AddressSanitizer the
-  // ranks may end further apart than the launcher waits; then it shows each rank's line.
+  // ranks may end further apart than the launcher waits. It then shows the line of each rank.
   static void expect_line(const ShellResult& result, int code, const std::string& line) {
     EXPECT_EQ(result.code, code) << result.output;
     std::string expected = line + "\n";
@@ -399,7 +399,7 @@ TEST_F(Launched, a_signal_ends_a_rank_that_waits_for_the_others_at_once) {
   }
 }
 
-// Issue 26: they heard nothing while a text was tokenized, or while they waited for its ids.
+// Issue 26: ranks ignored signals while a text was tokenized, and while they waited for its ids.
 TEST_F(Launched, a_signal_ends_ranks_that_wait_for_the_ids_of_a_text_at_once) {
   folder_.file("book.txt", "the blade remembers every blow of the hammer\n");
   folder_.file("text.toml",
@@ -410,7 +410,7 @@ TEST_F(Launched, a_signal_ends_ranks_that_wait_for_the_ids_of_a_text_at_once) {
                    "\"\n[batch]\nglobal_batch = 2\n[precision]\nmode = \"fp32\"\n");
   fs::create_directory(at(".tokens"));
   const int held = ::open(at(".tokens").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  ASSERT_EQ(::flock(held, LOCK_EX), 0);  // as a process that makes the ids
+  ASSERT_EQ(::flock(held, LOCK_EX), 0);  // as another process does while it makes the ids
   LauncherProcess launcher(folder_.path(), {"-n", "2", "run", "text.toml", "--out", "texts"});
   ASSERT_TRUE(comes_true([&] { return fs::exists(at("texts/lock")); })) << launcher.err();
   std::this_thread::sleep_for(std::chrono::seconds(2));  // until both wait
@@ -443,14 +443,14 @@ TEST_F(Launched, another_config_on_a_rank_is_named_with_the_key) {
   };
   differs("optimizer.learning_rate=0.$((RANK + 1))", "optimizer.learning_rate 0.2",
           "optimizer.learning_rate 0.1");
-  // A key that does not define the run, but a difference would leave a rank waiting for the others.
+  // This key does not define the run. But if it differs, one rank would wait for the others.
   differs("evaluate.every=$((RANK + 4))", "evaluate.every 5", "evaluate.every 4");
   differs("parallel.pipeline=$((RANK + 1))", "parallel.pipeline 2", "parallel.pipeline 1");
   differs("model.hidden=[1$RANK]", "model.hidden \\[11\\]", "model.hidden \\[10\\]");
   EXPECT_EQ(launch(2, by_rank("SET=run.threads=$((RANK + 1))")).code, 0);
 }
 
-// As on machines with different memory: the rank with little cuts elsewhere, and all as it does.
+// Ranks have different memory: that with the least cuts stages elsewhere, and all use its cuts.
 TEST_F(Launched, stages_are_cut_for_the_least_limit_of_all_ranks) {
   const std::string data =
       "kind = \"synthetic\"\nsamples = 64\n"

@@ -190,7 +190,7 @@ TEST_F(Loop, of_two_replicas_on_a_device_writes_the_log_of_one_rank_there) {
   expect_same("1", "2");
 }
 
-// Counts the batches that were made of it.
+// Counts the batches that are collated from it.
 class CountedData final : public TokenData {
  public:
   using TokenData::TokenData;
@@ -201,8 +201,8 @@ class CountedData final : public TokenData {
   mutable std::atomic<int> num_batches{0};
 };
 
-// A run of two updates on two ranks, each followed by an evaluation of 200 batches, whose rank r
-// must end `times[r]` from now.
+// A run of two updates on two ranks. An evaluation of 200 batches follows each update. Rank r must
+// end `times[r]` from now.
 class TimedRun {
  public:
   explicit TimedRun(const std::vector<std::chrono::seconds>& times) {
@@ -240,7 +240,7 @@ class TimedRun {
   int num_batches = 0;              // of evaluations
 };
 
-// None keeps the others waiting for its whole share.
+// No rank makes the others wait until it has evaluated its whole share.
 TEST(Evaluation, ends_on_all_ranks_when_the_time_of_the_start_is_over) {
   using std::chrono::seconds;
   // The other rank's process may have been started much later.
@@ -251,7 +251,7 @@ TEST(Evaluation, ends_on_all_ranks_when_the_time_of_the_start_is_over) {
       EXPECT_EQ(result.session_steps, 1);
     }
     EXPECT_EQ(run.results[0].reason, "run.max_time = 1h");
-    EXPECT_LT(run.num_batches, 50);  // of 200: the rehearsal's and those made ahead
+    EXPECT_LT(run.num_batches, 50);  // of 200: only the rehearsal's and prefetched ones
   }
 }
 

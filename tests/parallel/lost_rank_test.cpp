@@ -30,7 +30,8 @@ class Ranks {
     for (int rank = 0; rank < size; ++rank) {
       const std::vector<std::string> command = {TANREN_COMM_RANK, what, std::to_string(rank),
                                                 std::to_string(size), rendezvous};
-      // What the loader reads must be there when it loads.
+      // The dynamic loader reads the environment only when a program starts, so a rank with its own
+      // environment is no fork.
       children_.push_back(environment.empty() ? testing::forked_child(command)
                                               : Child(command, environment));
     }
@@ -135,7 +136,7 @@ TEST(LostRanks, in_worlds_of_two_and_three_too) {
   }
 }
 
-// Their connections stay open, so only the timeout reveals them.
+// The connections of a stopped rank stay open, so only the timeout reveals it.
 TEST(LostRanks, that_are_stopped_are_named_when_the_timeout_ends) {
   Ranks of_three(3, "impatient"), of_two(2, "impatient");
   const auto stop = [](Ranks& ranks, int victim) {
@@ -174,7 +175,7 @@ TEST(LostRanks, that_are_stopped_amid_messages_are_named_with_what_was_awaited) 
   }
 }
 
-// Rank 0 holds the store, which no longer answers. Rank 2 never comes.
+// Rank 0 holds the store and is stopped, so it no longer answers. Rank 2 never starts.
 TEST(LostRanks, that_stop_at_the_rendezvous_keep_nobody_there) {
   const std::string rendezvous = "tcp://127.0.0.1:" + testing::TakenPort().text();
   const auto rank = [&](const std::string& number) {

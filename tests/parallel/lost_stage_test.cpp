@@ -1,6 +1,6 @@
-// One rank of two stages and two replicas dies at a chosen moment: the other processes end within
-// 10 s, each with one line that names it, and the run goes on as one stage, as three and as
-// threads, with the log of a run that nothing disturbed.
+// One rank of two stages and two replicas dies at a chosen moment. The other processes end within
+// 10 s, each with one line that names the lost rank. The run then resumes as one stage, as three
+// stages and as threads, with the log of an undisturbed run.
 #include "tanren/base/seconds.h"
 #include "tanren/base/testing.h"
 #include "tests/support/child.h"
@@ -148,17 +148,17 @@ TEST_P(LostStage, is_named_by_the_others_and_the_run_goes_on_in_any_layout) {
                  " --set parallel.ranks=threads");
 }
 
-// Ranks 0 and 1 have the first stage. All die in update 7, but in a checkpoint and an evaluation in
-// that of step 8.
+// Ranks 0 and 1 have the first stage. The rank dies in update 7, or in the checkpoint or the
+// evaluation of step 8.
 INSTANTIATE_TEST_SUITE_P(
     Moments, LostStage,
     ::testing::Values(
         Moment{"in_the_warm_up", 0, {"DIE_POINT=forward", "DIE_AT=25"}, 4},
         Moment{"in_the_steady_state", 3, {"DIE_POINT=backward", "DIE_AT=26"}, 4},
         Moment{"in_an_update", 1, {"DIE_POINT=update", "DIE_AT=7"}, 4},
-        // The third change of files in its second checkpoint.
+        // Call 11 is the third file change of the rank's second checkpoint.
         Moment{"in_a_checkpoint", 2, {"LD_PRELOAD=" TANREN_CRASH_POINTS, "POINTS_AT=11"}, 4},
-        // The rehearsal is the first batch.
+        // The rehearsal counts as the first batch.
         Moment{"in_an_evaluation", 3, {"DIE_POINT=evaluation", "DIE_AT=6"}, 8}),
     [](const auto& test) { return std::string(test.param.name); });
 

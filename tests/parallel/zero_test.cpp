@@ -126,8 +126,9 @@ TEST_P(Zero, ranks_are_one_rank) {
   EXPECT_TRUE(at::equal(again[0].weights, ranks[0].weights)) << "not the same twice";
 }
 
-// Of each precision and number of ranks two combinations in which nothing else is alike: each
-// number of ranks meets all levels, engines and accumulations, each precision all pairs of them.
+// For each precision and number of ranks there are two combinations, which differ in everything
+// else. Each number of ranks is tested with all levels, engines and accumulations, and each
+// precision with all pairs of these.
 std::vector<Combination> combinations() {
   constexpr const char* kEngines[] = {"threads", "gloo"};
   std::vector<Combination> all;
@@ -160,8 +161,8 @@ TEST(ZeroStates, other_optimizers_and_packed_states_are_one_ranks_too) {
     config.optimizer.state = state;
     config.optimizer.layer_decay = 0.8;
     config.model.hidden_size = 64;  // large enough to be packed
-    // The gradient of a key bias is only rounding, and Lion takes its sign, which depends on the
-    // order of the sums. So its reference is unsharded state on the same number of ranks.
+    // The gradient of a key bias is only rounding error. Lion takes its sign, which depends on the
+    // order of the sums. So the reference for Lion is unsharded state on the same number of ranks.
     const bool signs = std::string(kind) == "lion";
     const auto one =
         signs ? outcomes(config, "threads", 3, 4)[0] : outcomes(config, "single", 1, 4)[0];
@@ -314,7 +315,8 @@ TEST_F(ZeroMemory, transient_gradients_never_exist_whole) {
   std::printf("gradients of 2 ranks at their most: %.2f of %.2f MB\n",
               static_cast<double>(most[2]) / 1e6, static_cast<double>(most[1]) / 1e6);
   EXPECT_GE(most[1], 2 * trained);
-  // The sharded parts are one half; in addition a rank holds some of about 25 buckets in use.
+  // The sharded parts are one half. In addition, a rank holds those of about 25 buckets that are in
+  // use.
   EXPECT_LT(static_cast<double>(most[2]), 0.75 * static_cast<double>(most[1]));
 }
 
@@ -338,7 +340,7 @@ TEST_F(ZeroMemory, a_dry_run_knows_what_a_rank_keeps) {
   EXPECT_LT(predicted[2].peak_bytes, predicted[1].peak_bytes);
 }
 
-// Operators of this thread wait for their weights; a forward on its own threads would not.
+// Operators of this thread wait for their weights. A forward on threads of its own would not wait.
 TEST(ZeroOverlap,
      a_forward_of_one_thread_begins_while_weights_still_come_unless_the_option_says_no) {
   const TokenData data(38);

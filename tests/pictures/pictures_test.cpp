@@ -28,7 +28,7 @@ class KeptImages final : public Sink {
   std::vector<ImageReport> reports;
 };
 
-// Pairs of 12 × 10 pixels. Two in a folder of their own, to be held out.
+// Pairs of pictures of 12 × 10 pixels. Two pairs are in a folder of their own, to be held out.
 class Pictured : public Loop {
  protected:
   Pictured() {
@@ -128,7 +128,7 @@ TEST_F(Pictured, they_change_no_number_of_a_run) {
         EXPECT_EQ(report.pictures[1].height, 10);
       }
       if (evaluates) {
-        // The same samples each time: input and target stay, the output is learned.
+        // Each report has the same samples: input and target stay, and the output is learned.
         const auto &first = kept.reports[0].pictures[0].rgb,
                    &last = kept.reports[2].pictures[0].rgb;
         const auto width = std::ptrdiff_t{36} * 3, two = std::ptrdiff_t{24} * 3;

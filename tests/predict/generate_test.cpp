@@ -1,5 +1,5 @@
-// A GPT with its tokenizer as a user meets it: trained on a text, it goes on from a prompt in text,
-// wherever its files are, and its perplexities are those of the text.
+// A GPT with its tokenizer as a user meets it. It is trained on a text and continues a text prompt,
+// wherever its files are. Its perplexities are those of the text.
 #include "tests/predict/predict_files.h"
 
 #include "tanren/base/one_line.h"
@@ -28,7 +28,7 @@ class Generate : public PredictFiles {
     folder_.file("gpt.toml", gpt("kind = \"text\"\npath = \"book.txt\"\n"));
   }
 
-  // `data`: the keys of both sections that say what is read.
+  // `data`: the keys of both data sections that name the source.
   static std::string gpt(const std::string& data, bool has_tokenizer = true) {
     const std::string own = has_tokenizer ? "tokenizer = \"bpe.json\"\n" : "";
     return "[run]\nsteps = 4\nthreads = 1\nseed = 3\n[model]\nkind = \"gpt2\"\nnum_layers = 1\n"
@@ -39,7 +39,7 @@ class Generate : public PredictFiles {
            "[\"perplexity\", \"byte_perplexity\", \"bits_per_byte\", \"word_perplexity\"]\n"
            "[generate]\ntokens = 20\n";
   }
-  // What follows a prompt; the output is that and a new line.
+  // The continuation of a prompt. The output is the continuation and a newline.
   std::string generated(const std::string& model, const std::string& more = "") const {
     const auto result = tanren("generate " + model + " --prompt 'the forge'" + more);
     EXPECT_EQ(result.code, 0) << model << more << "\n" << result.output;
@@ -134,7 +134,8 @@ TEST_F(Generate, converted_folders_hold_the_tokenizer_to_the_letter) {
 TEST_F(Generate, perplexities_are_those_of_the_text_and_predictions_show_it) {
   train("gpt.toml");
   const auto report = json("eval out");
-  // A model of ids with their tokenizer says the same of the text, by the same ids.
+  // A model trained on token ids with their tokenizer has the same report on the text as on the
+  // ids.
   ASSERT_EQ(tanren("convert book.txt ids.bin --tokenizer bpe.json --quiet").code, 0);
   folder_.file("ids.toml", gpt("kind = \"tokens\"\npath = \"ids.bin\"\n"));
   ASSERT_EQ(tanren("run ids.toml --quiet --out ids").code, 0);
@@ -148,7 +149,7 @@ TEST_F(Generate, perplexities_are_those_of_the_text_and_predictions_show_it) {
   for (const char* target : {"ids book.txt", "ids books", "ids/model.tanren.safetensors book.txt",
                              "ids/model.tanren.safetensors books"}) {
     const auto said = tanren("eval " + std::string(target) + " --json");
-    ASSERT_EQ(said.code, 0) << said.output;  // it may say first that it tokenizes
+    ASSERT_EQ(said.code, 0) << said.output;  // a line about tokenizing may come first
     const auto of_text = nlohmann::json::parse(said.output.substr(said.output.find('{')));
     EXPECT_EQ(of_text["evaluate.bits_per_byte"], report["evaluate.bits_per_byte"]) << target;
   }
@@ -171,13 +172,13 @@ TEST_F(Generate, perplexities_are_those_of_the_text_and_predictions_show_it) {
     }
     TANREN_EXPECT_CONTAINS(text, "remembers each blow of hammer");
     const std::string book = read("book.txt");
-    const size_t first = book.find(text.substr(0, 12));  // bytes of the first token, no target
+    const size_t first = book.find(text.substr(0, 12));  // the first token is no target
     ASSERT_LT(first, 12u);
     const auto bytes = static_cast<double>(book.size() - first);
     EXPECT_NEAR(std::exp(-sum / tokens), report["evaluate.perplexity"].get<double>(), 1e-2);
     EXPECT_NEAR(-sum / bytes / std::log(2.0), report["evaluate.bits_per_byte"].get<double>(), 1e-4);
   }
-  // Issue 26: the last line counted one of rows and samples under the name of the other.
+  // Issue 26: the last line gave the number of rows as that of samples, or the reverse.
   const std::string rows = read("rows.jsonl");
   int64_t samples = 0;
   for (size_t at = rows.find("\"position\":0,"); at != std::string::npos; ++samples) {

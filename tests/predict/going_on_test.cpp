@@ -1,5 +1,5 @@
-// tanren predict after an end at any moment, in odd folders and on pipes, and what is never written
-// over.
+// tanren predict after it was ended at any moment, in unusual folders and on pipes. Also which
+// files it never overwrites.
 #include "tests/predict/predict_files.h"
 
 #include <fcntl.h>
@@ -56,7 +56,8 @@ TEST_F(PredictGoesOn, where_the_part_alone_was_removed) {
   EXPECT_FALSE(exists(kPart + ".json"));
 }
 
-// Also where file systems rename only over what is there, and where they have no links either.
+// Also tests file systems without renameat2's RENAME_NOREPLACE, and those that have no links
+// either.
 TEST_F(PredictGoesOn, killed_at_any_change_of_the_folder_and_with_the_file_moved_away) {
   TANREN_PREDICT_NEEDS_PRELOAD;
   train("run.toml");
@@ -180,7 +181,7 @@ TEST_F(PredictGoesOn, with_each_row_of_a_pipe_as_it_comes) {
   EXPECT_EQ(child.ended(seconds(60)), 0) << child.text();
 }
 
-// Issue 26: what "auto" means may differ from start to start.
+// Issue 26: "auto" may choose another precision at each start.
 TEST_F(PredictGoesOn, only_in_the_precision_that_its_rows_were_computed_in) {
   train("run.toml");
   folder_.file("new.csv", new_rows(40000));
@@ -200,7 +201,8 @@ TEST_F(PredictGoesOn, only_in_the_precision_that_its_rows_were_computed_in) {
   expect("predict out new.csv", 0, {"went on after row"});
 }
 
-// Issue 26: it counted to them, also after the end of the rows.
+// Issue 26: if the state file named too many rows, predict counted up to them, even after the last
+// row.
 TEST_F(PredictGoesOn, never_from_more_rows_than_there_are) {
   train("run.toml");
   folder_.file("new.csv", new_rows(40000));
@@ -237,7 +239,7 @@ TEST_F(PredictGoesOn, ends_at_a_signal_while_it_waits_for_a_pipe) {
         TANREN_EXPECT_CONTAINS(child.text(), "stopped before the first row; nothing was written");
         continue;
       }
-      // The pipe gives them to nobody else (issue 26).
+      // Rows read from a pipe cannot be read again, so they are saved (issue 26).
       const int count = name == "rows.csv" ? 3 : 1;
       EXPECT_EQ(lines_in("p.csv.partial"), 1 + count) << child.text();
       TANREN_EXPECT_CONTAINS(child.text(),
@@ -245,7 +247,7 @@ TEST_F(PredictGoesOn, ends_at_a_signal_while_it_waits_for_a_pipe) {
       for (const char* part : {"p.csv.partial", "p.csv.partial.json"}) fs::remove(at(part));
     }
   }
-  // What comes through a pipe is what lies in a file.
+  // Rows from a pipe give the same output as rows from a file.
   folder_.file("new.csv", new_rows(3000));
   expect("predict out new.csv --quiet --out file.csv", 0);
   const auto piped = shell("cat new.csv >rows.csv & " + forked_tanren() +
@@ -292,7 +294,7 @@ TEST_F(PredictGoesOn, never_with_an_evaluation_that_writes_over_what_it_reads) {
   // A table of an earlier evaluation may be replaced, also beside the run's files.
   expect("eval out --quiet --predictions out/p.csv", 0);
   expect("eval out --quiet --force --predictions out/p.csv", 0);
-  // What the run tells of incidents stays (issue 26).
+  // The run's record of incidents is not overwritten (issue 26).
   folder_.file("out/incidents.jsonl", "{}\n");
   expect("eval out --force --predictions out/incidents.jsonl", 2, {"incidents.jsonl is the model"});
   expect("predict out more.csv --force --out out/incidents.jsonl", 2, {"is the model"});

@@ -41,7 +41,8 @@ inline Table table_of(const std::string& text) {
 
 class PredictFiles : public DayFiles {
  protected:
-  // A table without labels; the columns of training in another order, and one of its own.
+  // A table without labels. It has the columns of training in another order, and one column of its
+  // own.
   static std::string new_rows(int count) {
     std::string text = "id,b,a\n";
     for (int i = 0; i < count; ++i) {
@@ -88,7 +89,7 @@ class PredictFiles : public DayFiles {
     }
     return false;
   }
-  // Bytes that lie in a pipe.
+  // The number of unread bytes in a pipe.
   static int unread(int pipe) {
     int bytes = 0;
     return ::ioctl(pipe, FIONREAD, &bytes) == 0 ? bytes : -1;

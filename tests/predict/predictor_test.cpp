@@ -9,8 +9,10 @@
 #include "tanren/data/image/image_test_util.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/python_folder.h"
+#include "tanren/predict/described_model.h"
 #include "tanren/predict/predict_file.h"
 #include "tanren/run/run.h"
+#include "tests/support/rank_run.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -93,6 +95,21 @@ TEST_F(Predictors, refuse_what_they_cannot_read_by_its_place) {
   EXPECT_TRUE(predictor.predict({}).empty());
 }
 
+// A run that is still training may save a checkpoint between the reads of two ranks.
+TEST_F(Predictors, of_several_ranks_take_the_checkpoint_that_rank_0_has_read) {
+  auto config = text_config();
+  config.run.stop_after = 4;
+  config.checkpoint.every = 2;
+  train(config);
+  const fs::path folder = folder_.path() / "run";
+  testing::on_engine("threads", 2, [&](Communicator& ranks) {
+    const std::string own = ranks.rank() == 0 ? "step-2" : "step-4";
+    DescribedModel mine = described_model(folder, {"evaluate.checkpoint=" + own}, {}, "generate");
+    EXPECT_EQ(mine.step, own);
+    EXPECT_EQ(agreed_model(std::move(mine), folder, {}, {}, ranks, "generate").step, "step-2");
+  });
+}
+
 TEST_F(Predictors, say_what_an_evaluation_says_in_the_order_of_the_samples) {
   const auto config = text_config();
   const auto file = train(config);
@@ -119,7 +136,7 @@ TEST_F(Predictors, say_what_an_evaluation_says_in_the_order_of_the_samples) {
       EXPECT_NEAR(value, loss / 12, 1e-6);
     }
   }
-  // The file of the evaluation, and predict_file, say the same.
+  // The evaluation's file and predict_file hold the same answers.
   std::istringstream lines(read_file(folder_.path() / "eval.jsonl"));
   const auto rows = rows_of({.model = file, .source = folder_.path() / "rows.csv", .sets = {}});
   ASSERT_EQ(rows.size(), answers.size());
@@ -309,7 +326,7 @@ TEST_F(Predictors, leave_a_null_where_outputs_are_nan_or_name_the_row) {
   EXPECT_FALSE(rows[2]["label"].is_null());
 }
 
-// Issue 26: the names of classes are sorted anew, so that every label was another one.
+// Issue 26: the class names were sorted again, so that every label meant another class.
 TEST_F(Predictors, of_an_unfinished_run_of_texts_whose_classes_changed_are_refused) {
   auto config = text_config();
   config.run.stop_after = 2;

@@ -1,5 +1,5 @@
-// Models of tables as people have them: what training learnt of the columns is kept with the model,
-// so that evaluations and predictions of any file read it alike.
+// Models of tables as people have them. The model keeps what training learnt about the columns, so
+// that evaluations and predictions read any file in the same way.
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
@@ -34,7 +34,8 @@ class Tables : public ::testing::Test {
                ";" + std::to_string(1000 + i * i) + ";" + (i % 2 ? "plum" : "apple") + "\n";
     }
     folder_.file("train.csv", train);
-    // Other columns, another order, another delimiter and decimal point, an unknown colour.
+    // Differs from the training table: other columns, another order, another delimiter and decimal
+    // point, an unknown colour.
     folder_.file("eval.csv",
                  "kind,weight,note,size,colour\nplum,1100,x,3.5,red\napple,1010,y,,\"blue; dark\"\n"
                  "plum,1400,\"a, b\",9.5,green\napple,1200.5,z,12,red\n");
@@ -281,7 +282,7 @@ TEST_F(Tables, of_plain_numbers_whose_columns_changed_places_are_not_those_of_tr
                          "[predict] the columns of data.train (");
 }
 
-// Issue 26: only checkpoints were asked what they were trained with.
+// Issue 26: only checkpoints were checked against the data that they were trained on.
 TEST_F(Tables, that_changed_give_exported_weights_no_evaluation) {
   train();
   fs::remove_all(place() / "checkpoints");
@@ -309,7 +310,7 @@ TEST_F(Tables, that_changed_give_exported_weights_no_evaluation) {
   expect_refused("apple", "quince", "class names of data.train");
 }
 
-// Issue 26: what else is wrong with a description ended evaluations that do not read it.
+// Issue 26: an error in a part of the description that evaluations do not read ended them.
 TEST_F(Tables, are_compared_by_what_can_be_read_of_the_description_of_exported_weights) {
   train();
   const SafetensorsFile read = read_safetensors(place() / "model.safetensors");

@@ -1,5 +1,5 @@
-// From a model in fp32 to one with 8-bit weights and inputs: norms folded, weights found, inputs
-// calibrated; on models of the zoo, none of which is named in that code.
+// From a model in fp32 to one with 8-bit weights and inputs: norms are folded, weights found and
+// inputs calibrated. The models are those of the zoo, and the tested code names none of them.
 #include "tanren/quantize/calibration.h"
 #include "tanren/quantize/fold.h"
 #include "tanren/quantize/quantized_task.h"
@@ -25,7 +25,7 @@ struct ZooCase {
   DataInfo info;
   int64_t num_folded;
 
-  // With norms as training leaves them.
+  // A task whose norms are as training leaves them.
   Task task(at::ScalarType dtype = at::kFloat) const {
     at::manual_seed(3);
     Task task = ModelRegistry().make(options, info);

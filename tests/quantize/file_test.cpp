@@ -352,7 +352,8 @@ TEST_F(QuantizedFiles, of_a_bert_whose_inputs_stay_floating_say_so_in_its_folder
   EXPECT_TRUE(group["input_activations"].is_null());
 }
 
-// A layer that stays floating is named, and layers of two kinds by name.
+// A layer that stays floating-point is named. If layers are of two kinds, each kind lists its
+// layers.
 TEST_F(QuantizedFiles, of_a_bert_with_mixed_layers_name_them_in_its_folder) {
   const fs::path plain = bert(), out = folder_.path() / "out";
   QuantizedParameters parameters = of_bert(read_safetensors(plain).tensors, true);

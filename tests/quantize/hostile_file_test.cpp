@@ -1,4 +1,4 @@
-// Files with 8-bit weights that nobody should have written: not written here, and refused early.
+// Invalid files with 8-bit weights: they are not written here, and are refused early.
 #include "tanren/base/file.h"
 #include "tanren/base/one_line.h"
 #include "tanren/checkpoint/weights_file.h"
@@ -100,7 +100,8 @@ TEST_F(HostileFiles, are_not_written_of_weights_that_no_reader_takes) {
   TANREN_EXPECT_CONTAINS(error({8, 4, 2, 2}, grouped), "2 scales a channel");
 }
 
-// What the scheme says of inputs is all that the file says of them.
+// The file says nothing about inputs except its scheme, so all parameters must agree with the
+// scheme.
 TEST_F(HostileFiles, of_scheme_weights_answer_as_they_were_written_and_from_memory_of_their_own) {
   const fs::path plain = bert();
   QuantizedParameters parameters = of_bert(read_safetensors(plain).tensors, false);
@@ -119,7 +120,7 @@ TEST_F(HostileFiles, of_scheme_weights_answer_as_they_were_written_and_from_memo
   EXPECT_TRUE(at::equal(outputs_of(model.task), wanted));
 }
 
-// The file names itself, before a module is built.
+// The error names the file, before a module is built.
 TEST_F(HostileFiles, with_an_input_scale_of_an_oblong_convolution_are_refused) {
   TensorMap tensors;
   tensors.set("c.weight", at::ones({4, 2, 3, 1}, at::kChar));
@@ -147,7 +148,8 @@ TEST_F(HostileFiles, are_written_without_8_bits_as_version_1) {
   EXPECT_TRUE(load_model(wide).quantized.empty());
 }
 
-// As RunState::model_tensors gives them: detached, so that no tensor object is another's.
+// The tensors are as RunState::model_tensors gives them: detached, so that no two names share a
+// tensor object.
 TEST_F(HostileFiles, are_not_written_with_one_of_two_names_in_8_bits) {
   const at::Tensor weight = at::ones({4, 8});
   TensorMap tensors;

@@ -1,4 +1,5 @@
-// What loading a whole model with 8-bit weights takes: never the memory of their fp32 numbers.
+// The memory that loading a whole model with 8-bit weights takes: never that of the weights in
+// fp32.
 #include "tanren/data/registry.h"
 #include "tanren/interop/model_description.h"
 #include "tanren/memory/cpu_allocator.h"
@@ -22,10 +23,11 @@ class LoadedMemory : public QuantizedFiles {
   struct Bytes {
     int64_t fp32 = 0;    // of the weights that are 8-bit
     int64_t peak = 0;    // of tensors while the model is loaded, beyond those before
-    int64_t cached = 0;  // by how much the pages grew that the allocator keeps unused
+    int64_t cached = 0;  // growth of the unused pages that the allocator keeps
   };
 
-  // Writes an untrained model of this kind with 8-bit weights; its floating ones have `fp32` bytes.
+  // Writes an untrained model of this kind with 8-bit weights. Sets `fp32` to the bytes that these
+  // weights have in fp32.
   fs::path written_of(const std::string& kind, const Registry& registry, int64_t& fp32) const {
     RunConfig config = parse_config(
         "[model]\nkind = \"" + kind + "\"\n[data.train]\nkind = \"synthetic\"\nsamples = 8\n" +
@@ -71,7 +73,8 @@ class LoadedMemory : public QuantizedFiles {
   }
 };
 
-// Issue 28. An allocation of fp32 weights that are never written touches a page of 2 MiB for each.
+// Issue 28. Allocating fp32 weights touches a page of 2 MiB for each, even if they are never
+// written.
 TEST_F(LoadedMemory, of_a_kind_of_the_library_never_holds_the_fp32_weights) {
   const Bytes bytes = loaded("mlp", {});
   ASSERT_GT(bytes.fp32, 24 << 20);
@@ -92,7 +95,7 @@ TEST_F(LoadedMemory, of_another_kind_keeps_no_pages_of_the_fp32_weights) {
   EXPECT_LT(bytes.cached, bytes.fp32 / 3);
 }
 
-// Its row of a padding token begins as zeros.
+// The row of the padding token begins as zeros.
 TEST_F(LoadedMemory, of_a_table_in_8_bits_is_a_row_of_nan) {
   const WholeModel model = load_model(quantized_bert());
   ASSERT_EQ(model.config.model.pad_token.value_or(0), 0);

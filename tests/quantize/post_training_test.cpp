@@ -111,8 +111,8 @@ std::vector<Collated> batches_of(const Dataset& dataset) {
   return batches;
 }
 
-// Its head has a weight so large that 8 bits leave nothing of the others of its channel; what that
-// weight reads is always 0.
+// One weight of its head is so large that 8 bits leave nothing of the other weights of its channel.
+// The input of the large weight is always 0.
 Task with_a_bad_head() {
   const auto module = std::make_shared<TwoLayers>(4, false);
   const at::NoGradGuard no_grad;
@@ -430,7 +430,8 @@ TEST_F(QuantizedRuns,
                          "is the place of its own 8-bit model; name another folder with --out");
 }
 
-// A sample that no range holds ends static alone; the other schemes have a line and go on.
+// A sample that no range holds ends only the static scheme. The other schemes continue and have a
+// line.
 TEST_F(QuantizedRuns, whose_calibration_is_refused_are_measured_with_the_other_schemes) {
   const auto spoilt = std::make_shared<float>(0);
   DatasetRegistry datasets;
@@ -464,7 +465,7 @@ TEST_F(QuantizedRuns, whose_calibration_is_refused_are_measured_with_the_other_s
   EXPECT_FALSE(fs::exists(at("named")));
 }
 
-// On a processor with products in bf16, auto would be another precision.
+// On a processor with bf16 products, auto would choose another precision.
 TEST_F(QuantizedRuns, are_written_in_the_precision_that_was_measured) {
   const fs::path file = mlp() / kWholeFile;
   for (const char* mode : {"fp32", "bf16"}) {

@@ -1,5 +1,5 @@
-// What a quantisation-aware run leaves on the disk, and what others read of it; what it freezes,
-// warns of and shares.
+// The files of a quantisation-aware run and what other programs read from them. Also what the run
+// freezes, warns about and shares between ranks.
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
@@ -75,7 +75,7 @@ class QatFiles : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// Python's load_state_dict takes no other names than the model's.
+// Python's load_state_dict accepts only the model's own names.
 TEST_F(QatFiles, of_a_step_are_those_of_the_plain_model_for_torch_and_to_convert) {
   const auto config = short_static_config();
   go(config, "run");
@@ -103,7 +103,7 @@ TEST_F(QatFiles, of_a_step_are_those_of_the_plain_model_for_torch_and_to_convert
   TANREN_EXPECT_CONTAINS(state.remarks[0], "scales and zero points");
 }
 
-// A model with tensors of such names, for purposes of its own.
+// A model that uses such tensor names for its own purposes.
 struct OwnScales : torch::nn::Module {
   OwnScales() {
     weight = register_parameter("weight", at::randn({5, 64}) / 8);
@@ -134,7 +134,7 @@ TEST_F(QatFiles, of_a_plain_run_keep_tensors_that_are_named_as_scales) {
   EXPECT_EQ(go(config, "next", registry).summary.steps, 1);
 }
 
-// Beside a matrix that stays, as no linear layer reads it.
+// Has such names beside a matrix that stays fp32, because no linear layer reads it.
 struct OwnScalesBesideOurs : torch::nn::Module {
   OwnScalesBesideOurs() {
     const auto body = register_module("body", std::make_shared<torch::nn::Module>());
@@ -200,7 +200,7 @@ TEST_F(QatFiles, an_8_bit_model_that_cannot_be_written_costs_neither_summary_nor
   EXPECT_THROW(go(config, "run"), ConfigError) << "nothing is left to do";
 }
 
-// A process that is killed meanwhile leaves the first of the summaries.
+// A process that is killed before the model is written leaves the first of the summaries.
 TEST_F(QatFiles, an_8_bit_model_is_told_as_unwritten_until_it_is_there) {
   const auto config = short_static_config();
   const Prepared prepared = prepared_for(config);
@@ -271,7 +271,7 @@ TEST_F(QatFiles, reports_of_an_older_8_bit_model_go_before_the_new_one) {
   EXPECT_EQ(left, (std::vector<std::string>{kWholeFile, "notes.txt"}));
 }
 
-// Its norms' statistics stand, so nothing has to measure them for averaged weights.
+// The statistics of its norms are fixed, so averaged weights need no estimate of them.
 TEST_F(QatFiles, averages_of_a_step_predict) {
   auto config = short_static_config();
   config.average.kind = "swa";
@@ -347,7 +347,7 @@ TEST(QatFreezing, of_a_weight_is_that_of_its_scale_unless_a_pattern_is_of_the_sc
                          "head.input_scale");
 }
 
-// The scale that a table frees is that of a weight which stays frozen.
+// The table unfreezes the scale of a weight that stays frozen.
 TEST(QatFreezing, of_a_scale_alone_ends_when_its_table_says_so_and_no_table_is_without_effect) {
   auto config = short_static_config();
   config.model.freeze = {"head.weight", "head.input_scale"};
@@ -411,7 +411,7 @@ TEST(QatPlan, names_the_layers_whose_inputs_never_vary) {
   }
 }
 
-// Predictions embed by a tied weight, which a loss of the training reads linearly.
+// Predictions use a tied weight as an embedding. A loss of the training reads it linearly.
 struct TiedInTraining : torch::nn::Module {
   TiedInTraining() {
     tied = register_parameter("tied", at::randn({10, 8}));
@@ -449,7 +449,8 @@ TEST(QatPlan, keeps_a_tied_weight_that_no_prediction_reads_linearly_if_its_input
   EXPECT_EQ(find_quantization(plain, config, *data).layers.size(), 2u);
 }
 
-// What ranks share is written, and a zero point that was written is read anew from the device.
+// Sharing a buffer between ranks writes to it, and a zero point that was written is read again from
+// the device.
 TEST(QatRanks, share_no_zero_points) {
   const auto config = short_static_config();
   const auto data = open_dataset(config.data.train, "data.train");

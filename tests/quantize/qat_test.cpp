@@ -1,5 +1,5 @@
-// Quantisation-aware training: what it promises of microbatches, ranks, recomputation and resuming,
-// in fp64; its memory; and that its 8-bit model answers as its evaluations did.
+// Quantisation-aware training in fp64: what it guarantees for microbatches, ranks, recomputation
+// and resuming. Also its memory use, and that its 8-bit model answers as its evaluations did.
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
 #include "tanren/checkpoint/checkpoint.h"
@@ -37,7 +37,7 @@ constexpr double kSameInFp64 = 1e-10;
 constexpr int kUpdatesOfRanks = 6;
 constexpr double kSameOnRanks = 1e-12;
 
-// How a training begins: found, folded and calibrated once.
+// The start of a training: found, folded and calibrated once.
 struct Begun {
   RunConfig config;
   const Dataset& data;
@@ -56,7 +56,7 @@ struct Begun {
     }
   }
 
-  // Another module, which begins alike. Runs nothing dry, so that ranks can call it.
+  // Another module with the same start. Makes no dry run, so that ranks can call it.
   Task task() const {
     Task own = fake_quantized(build_task(config, ModelRegistry(), data), how);
     const at::NoGradGuard no_grad;
@@ -65,7 +65,7 @@ struct Begun {
     }
     return own;
   }
-  // Weights and scales after ten updates with another `asked`.
+  // Weights and scales after ten updates with the config `asked`.
   at::Tensor trained(const RunConfig& asked) const {
     TinyRun run(asked, &data, task());
     run.steps(kUpdates);
@@ -143,7 +143,7 @@ TEST(QuantizationAware, trains_the_scales_of_inputs_and_leaves_statistics_and_ze
   const auto images = open_dataset(config.data.train, "data.train");
   const Begun begun(config, *images);
   TinyRun run(config, images.get(), begun.task());
-  run.state.task.module->train();  // as what unfreezes a part of a model does
+  run.state.task.module->train();  // as unfreezing a part of a model does
   run.steps(3);
   int scales = 0, zero_points = 0, statistics = 0;
   for (const auto& [name, tensor] : tensors_of(*run.state.task.module)) {
@@ -274,7 +274,7 @@ TEST_F(QatRun, resumes_bitwise) {
   }
 }
 
-// With parallel.zero each rank updates slices of parameters, of which those of scales do not decay.
+// With parallel.zero each rank updates slices of parameters. Slices of scales do not decay.
 TEST_F(QatRun, on_ranks_that_are_threads_is_that_of_one_rank) {
   auto config = short_config();
   config.optimizer.weight_decay = 0.5;
@@ -300,7 +300,7 @@ TEST_F(QatRun, on_ranks_that_are_threads_is_that_of_one_rank) {
   }
 }
 
-// Norms are folded at step 0 alone.
+// Norms are folded only at step 0, so a fork of a plain run is refused.
 TEST_F(QatRun, is_no_fork_of_a_plain_run) {
   auto config = short_config("fp32");
   config.quantize = QuantizeOptions();
@@ -332,7 +332,7 @@ TEST_F(QatRun, ends_with_an_8_bit_model_that_scores_as_its_evaluations_did) {
   const at::Tensor answered = whole.task.predict(batch).outputs;
   const double range = (trained.max() - trained.min()).item<double>();
   EXPECT_LT((answered - trained).abs().max().item<double>(), 1e-3 * range);
-  // The weights as they are answer otherwise: the training's forward rounds.
+  // The unrounded weights give other answers, because the training's forward rounds them.
   Task plain = build_task(config, ModelRegistry(), *images);
   const TensorMap last_weights = weights("run");
   for (const auto& [name, tensor] : tensors_of(*plain.module)) {

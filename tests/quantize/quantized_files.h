@@ -129,7 +129,7 @@ class QuantizedFiles : public ::testing::Test {
                    note_of(is_static ? "static" : "dynamic"));
   }
 
-  // What load_model says of a changed copy of the file.
+  // The error of load_model for a changed copy of the file.
   using Edit = std::function<void(TensorMap&, Metadata&)>;
   std::string refused(const std::filesystem::path& file, const Edit& edit) const {
     SafetensorsFile read = read_safetensors(file);

@@ -1,5 +1,5 @@
-// Models with 8-bit weights, found and answered without a word in the models: against the same
-// models whose operators the plain references answer, bit by bit.
+// Models with 8-bit weights, which are found and answered without any code in the models. They
+// equal, bit by bit, the same models whose operators are answered by the plain references.
 #include "tanren/ops/quantized_convolution.h"
 #include "tanren/quantize/quantize_scope.h"
 #include "tanren/quantize/quantized_task.h"
@@ -142,7 +142,7 @@ class LargestInputs final : public OperatorListener {
   std::map<const at::TensorImpl*, float> of;
 };
 
-// Everything that can be.
+// Quantises all parameters that can be quantised.
 QuantizedParameters quantised(const Task& task, const Batch& batch) {
   const at::NoGradGuard no_grad;
   const auto largest = std::make_shared<LargestInputs>();

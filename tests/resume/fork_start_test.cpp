@@ -1,5 +1,5 @@
-// Where a fork begins and where it is made: the step that its first start chose, places that are
-// refused, and the commands that refusals offer.
+// The start of a fork: its first start chooses the step and keeps it. Some places are refused, and
+// the refusals offer commands.
 #include "tests/support/fork_run.h"
 
 namespace tanren::testing {
@@ -56,7 +56,7 @@ TEST_F(ForkStart, stays_at_the_step_that_the_first_start_chose_until_that_is_gon
   fs::remove_all(at("b/checkpoints"));
   fs::remove_all(at("a/checkpoints/step-2"));
   expect_code("run b --quiet --set run.stop_after=1", 0, {"step-2 is gone", "step-4"});
-  EXPECT_EQ(log("b").front()["attempt"], 5);  // nothing of the steps before is left
+  EXPECT_EQ(log("b").front()["attempt"], 5);  // the log has no earlier steps
   EXPECT_EQ(std::distance(fs::directory_iterator(at("b/tensorboard")), {}), 1);
 }
 
@@ -71,7 +71,7 @@ TEST_F(ForkStart, of_a_run_that_was_moved_before_it_saved_anything_is_of_the_sam
   TANREN_EXPECT_CONTAINS(plan_line("b", "fork_from"), "moved/a/checkpoints/step-2");
 }
 
-// Another run of that name, as in exp1/base and exp2/base, would be taken for it.
+// exp1/base and exp2/base have the same name, so one could be taken for the other.
 TEST_F(ForkStart, of_another_run_of_the_same_name_is_refused_while_both_are_there) {
   stop_after("exp1/base", 3);
   stop_after("exp2/base", 2);
@@ -289,8 +289,8 @@ TEST_F(ForkStart, of_evaluation_data_that_are_read_in_another_way_compares_anew)
   TANREN_EXPECT_CONTAINS(plan_line("c", "fork_evaluations"), "  taken ");
 }
 
-// The last batch of an epoch is a short one.
-// As a search forks its best trial: with another rate, and the fork of a fork. Issue 29.
+// The last batch of each epoch is a short one. As a search does with its best trial, the test forks
+// with another rate and then forks the fork. Issue 29.
 TEST_F(ForkStart, with_another_rate_goes_on_as_the_run_itself_would_at_that_rate) {
   stop_after("a", 3, "--set model.dropout=0.3");
   fs::copy(at("a"), at("same"), fs::copy_options::recursive);

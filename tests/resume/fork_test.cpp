@@ -1,6 +1,6 @@
-// A fork: a new run that goes on from another run's checkpoint under a config of its own (issue
-// 26). Unchanged, it continues bitwise as the other run does. What does not fit is refused or said.
-// The other run is only read.
+// A fork: a new run that continues from another run's checkpoint with its own config (issue 26).
+// With an unchanged config it continues bitwise as the other run does. Differences are refused or
+// reported. The other run's folder is only read.
 #include "tests/support/fork_run.h"
 #include "tests/support/run_log.h"
 
@@ -76,8 +76,8 @@ TEST_F(Fork, of_another_model_is_refused_with_what_fits_and_what_does_not) {
   EXPECT_FALSE(fs::exists(at("b")));
 }
 
-// Each with another part of the state: scale, averages, dropout, packed and factored moments,
-// slices.
+// Each setting tests another part of the state: scale, averages, dropout, packed and factored
+// moments, slices.
 TEST_F(Fork, unchanged_goes_on_bitwise_as_the_other_run_does) {
   const std::vector<std::string> settings = {
       "--set model.dropout=0.3 --set schedule.kind=cosine --set clip.norm=1",
@@ -109,7 +109,7 @@ TEST_F(Fork, unchanged_goes_on_bitwise_as_the_other_run_does) {
   }
 }
 
-// The state of two ranks goes to one, and back.
+// The state of two ranks moves to one rank, and back.
 TEST_F(Fork, goes_on_with_another_number_of_ranks_that_share_the_state_or_not) {
   const std::string exact = "--set precision.mode=fp64 ";
   const std::string shared =
@@ -147,7 +147,7 @@ TEST_F(Fork, resumes_like_any_run_and_never_reads_the_other_run_again) {
   expect_code("run b --quiet", 2, {"is finished"});
 }
 
-// Until it has saved, the fork needs the checkpoint that it goes on from.
+// Until the fork has saved a checkpoint, it needs the one that it started from.
 TEST_F(Fork, that_has_saved_nothing_begins_again_or_says_what_is_missing) {
   stop_after("a", 3);
   expect_code("run a --quiet --fork --out b --set run.stop_after=1", 0, {});
@@ -184,7 +184,7 @@ TEST_F(Fork, says_in_the_plan_and_on_the_terminal_what_it_takes_and_what_was_cha
   EXPECT_EQ(log("c").front()["step"], 3);
 }
 
-// Issue 26: six were named, and the others only counted.
+// Issue 26: only six keys were named, and the others were only counted.
 TEST_F(Fork, names_every_key_that_was_changed) {
   stop_after("a", 3);
   const auto result = tanren(
@@ -222,7 +222,7 @@ TEST_F(Fork, begins_the_state_of_another_optimizer_anew_and_keeps_adams_for_adam
   EXPECT_EQ(last_attempt("sgd")["step"], 8);
 }
 
-// A rank's part begins anywhere in a block of codes.
+// A rank's part of the state may begin inside a block of codes.
 TEST_F(Fork, of_packed_state_unpacks_it_for_ranks_that_share_it) {
   stop_after("a", 3, "--set 'model.hidden=[80, 80]' --set optimizer.state=8bit");
   const auto result = tanren(
@@ -241,7 +241,7 @@ TEST_F(Fork, takes_the_state_of_what_was_trained_there_and_begins_the_rest_anew)
   TANREN_EXPECT_CONTAINS(line,
                          "state of 2 of 4 trained tensors, the others were not trained there");
   EXPECT_EQ(last_attempt("b")["step"], 8);
-  // An unfreezing that lies before the fork counts.
+  // An unfreeze at a step before the fork also takes effect.
   expect_code(
       "run a --quiet --fork --out c --set 'model.unfreeze=[{parameters = [\"hidden.*\"], "
       "step = 2}]'",
@@ -259,7 +259,7 @@ TEST_F(Fork, that_reads_its_table_in_another_way_says_so) {
   EXPECT_EQ(plan_line("c", "fork_table"), "");
 }
 
-// Issue 26: that was told of tables of numbers alone.
+// Issue 26: only tables of numbers reported other classes.
 TEST_F(Fork, whose_texts_have_other_classes_says_so) {
   folder_.file("texts.csv", "text,label\na b,x\nc,y\nb c,y\na,x\n");
   folder_.file("text.toml",
@@ -286,7 +286,7 @@ TEST_F(Fork, begins_other_data_at_their_start_and_asks_for_a_length_in_steps) {
   const auto refused = tanren(fork);
   EXPECT_EQ(refused.code, 2) << refused.output;
   TANREN_EXPECT_CONTAINS(refused.output, "other data: samples of data.train");
-  const std::string ways = "--set run.epochs=none --set run.steps=13";  // 3 and two epochs of 5
+  const std::string ways = "--set run.epochs=none --set run.steps=13";  // 3 steps, two epochs of 5
   TANREN_EXPECT_CONTAINS(refused.output, ways);
   expect_code(fork + " " + ways, 0, {});
   TANREN_EXPECT_CONTAINS(plan_line("b", "fork_data"), "from the first epoch: other data");
@@ -309,7 +309,7 @@ TEST_F(Fork, begins_other_data_at_their_start_and_asks_for_a_length_in_steps) {
   TANREN_EXPECT_CONTAINS(plan_line("d", "fork_data"), "another run.seed");
 }
 
-// The steps of the data before are not those of the epochs that are counted.
+// Steps on the data before the fork are not part of the fork's own epochs.
 TEST_F(Fork, of_a_fork_whose_data_began_anew_asks_for_a_length_in_steps) {
   stop_after("a", 3);
   folder_.file("other.csv", rows(20));  // an epoch has 5 batches

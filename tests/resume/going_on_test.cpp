@@ -39,7 +39,7 @@ class GoingOn : public CommandRun {
   }
 };
 
-// It would begin again, and lose its log.
+// Otherwise the run would begin again and lose its log.
 TEST_F(GoingOn, behind_a_link_to_a_disk_that_is_not_there_is_refused_and_loses_nothing) {
   stop_after("out", 3);
   fs::rename(at("out/checkpoints"), at("disk"));
@@ -52,7 +52,7 @@ TEST_F(GoingOn, behind_a_link_to_a_disk_that_is_not_there_is_refused_and_loses_n
                 {"[run] out/checkpoints (a link to ",
                  "/disk) cannot be listed (No such file or directory); make it reachable"});
   }
-  fs::create_directory(at("disk"));  // where it is mounted, without it
+  fs::create_directory(at("disk"));  // the mount point without the disk
   expect_code("run out --quiet", 2,
               {"/disk) has no complete checkpoint, and the run has saved some"});
   EXPECT_EQ(read_file(at("out/log.jsonl")), before);
@@ -62,7 +62,8 @@ TEST_F(GoingOn, behind_a_link_to_a_disk_that_is_not_there_is_refused_and_loses_n
   EXPECT_EQ(last_attempt("out")["step"], 8);
 }
 
-// Issue 26: only the summary told of checkpoints, which a killed session does not write.
+// Issue 26: only the summary recorded that checkpoints exist, and a killed session writes no
+// summary.
 TEST_F(GoingOn, after_a_kill_without_the_checkpoints_that_were_saved_is_refused) {
   const auto kill = [&](const std::string& out) { fs::remove(at(out) / "summary.json"); };
   const auto expect_kept = [&](const std::string& out) {
@@ -82,7 +83,7 @@ TEST_F(GoingOn, after_a_kill_without_the_checkpoints_that_were_saved_is_refused)
     kill(out);
     const fs::path checkpoints = at(out) / "checkpoints", away = at(out + "-away");
     fs::rename(checkpoints, away);
-    fs::create_directory(at(out + "-disk"));  // where a disk is mounted, without it
+    fs::create_directory(at(out + "-disk"));  // a mount point without its disk
     fs::create_directory_symlink(at(out + "-disk"), checkpoints);
     expect_kept(out);
     fs::remove(checkpoints);
@@ -342,7 +343,7 @@ TEST_F(GoingOn, a_run_that_saved_nothing_begins_again_with_another_tokenizer_and
   EXPECT_FALSE(fs::exists(at("out/tokenizer/tokenizer.json")));
   EXPECT_TRUE(fs::exists(at("out/tokenizer/vocab.txt")));
   expect_code("run out --quiet --set run.stop_after=1", 0, {});
-  // The files in the run folder may themselves be named as the tokenizer.
+  // The config may name the tokenizer files in the run folder itself.
   fs::remove_all(at("out/checkpoints"));
   expect_code(start + " --set data.train.tokenizer=out/tokenizer", 0, {});
   EXPECT_TRUE(fs::exists(at("out/tokenizer/vocab.txt")));
@@ -425,7 +426,7 @@ TEST_F(GoingOn, a_change_can_be_taken_back) {
                          "changed at step 2: 0.0 → 0.1; at step 4: 0.1 → 0.0");
 }
 
-// Every precision to every other, and to a schedule with state and back.
+// Changes every precision to every other, and to a schedule with state and back.
 TEST_F(GoingOn, precision_and_schedule_change_from_any_to_any) {
   for (const std::string from : {"fp32", "bf16", "fp16"}) {
     for (const std::string to : {"fp32", "bf16", "fp16"}) {

@@ -13,8 +13,7 @@ namespace fs = std::filesystem;
 
 class MaxTime : public CommandRun {
  protected:
-  // Starts `command` until it does not stop for lack of time any more; returns the number of
-  // starts.
+  // Repeats `command` until a start no longer stops for lack of time. Returns the number of starts.
   int start_until_done(const std::string& command, const std::string& out) const {
     int starts = 0;
     for (int code = 130; code == 130 && starts < 20; ++starts) {
@@ -34,7 +33,7 @@ class MaxTime : public CommandRun {
 
 TEST_F(MaxTime, that_is_over_at_once_still_makes_an_update_a_start_and_the_same_run) {
   ASSERT_EQ(tanren("run run.toml --quiet --out whole").code, 0);
-  // The eighth has no time for the last evaluation, which the ninth makes.
+  // The eighth start has no time for the last evaluation, so the ninth makes it.
   EXPECT_EQ(start_until_done("run run.toml --quiet --out out --set run.max_time=0.001", "out"), 9);
   EXPECT_EQ(plain_log("out"), plain_log("whole"));
   EXPECT_EQ(weights("out"), weights("whole"));
@@ -45,7 +44,8 @@ TEST_F(MaxTime, stops_all_ranks_at_one_step) {
   const std::string ranks = " --set parallel.ranks=threads --set parallel.replicas=3";
   ASSERT_EQ(tanren("run run.toml --quiet --out whole" + ranks).code, 0);
   const std::string start = "run run.toml --quiet --out out --set run.max_time=0.001" + ranks;
-  // Each makes two updates, of which the second tells the others. The last makes the evaluation.
+  // Each start makes two updates, because the second one tells the other ranks that the time is
+  // over. The last start makes the evaluation.
   EXPECT_EQ(start_until_done(start, "out"), 5);
   EXPECT_EQ(plain_log("out"), plain_log("whole"));
   EXPECT_EQ(weights("out"), weights("whole"));
@@ -64,13 +64,13 @@ TEST_F(MaxTime, ends_a_long_run_in_time_and_says_why) {
       tanren("run run.toml --out out --set run.steps=100000000 --set run.max_time=3s");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(result.code, 130) << result.output;
-  EXPECT_LT(took.count(), 30);  // of a busy machine
+  EXPECT_LT(took.count(), 30);  // seconds on a busy machine
   EXPECT_GT(took.count(), 1);
   TANREN_EXPECT_CONTAINS(result.output, " (run.max_time = 3s); resume with: tanren run out");
   TANREN_EXPECT_CONTAINS(read_file(at("out/plan.txt")), "max_time");
   const auto steps = last_attempt("out")["step"].get<int>();
   EXPECT_GT(steps, 1);
-  // It lasts for later starts, too, until it is taken back.
+  // The limit also applies to later starts, until it is removed.
   TANREN_EXPECT_CONTAINS(read_file(at("out/config.toml")), "max_time = \"3s\"");
   EXPECT_EQ(tanren("run out --quiet --set run.max_time=1s").code, 130);
   EXPECT_GT(last_attempt("out")["step"].get<int>(), steps);

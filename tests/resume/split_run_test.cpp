@@ -13,7 +13,7 @@ class SplitRun : public ForkRun {
                  "classes = 3\n[batch]\nglobal_batch = 4\n[precision]\nmode = \"fp32\"\n"
                  "[evaluate]\nevery = 4\n");
   }
-  // The table of rows(24) with another text of the same numbers, so of other hashes.
+  // The table of rows(24) with the same numbers written differently, so that their hashes differ.
   static std::string saved_again() {
     std::string text = "label,a,b\n";
     for (int i = 0; i < 24; ++i)
@@ -64,7 +64,7 @@ TEST_F(SplitRun, trains_on_one_part_and_evaluates_on_the_other) {
   EXPECT_EQ(own["evaluate.loss"], summary["evaluate.loss"]) << summary;
 }
 
-// Its evaluation reads the rows as training does.
+// The evaluation of a split reads its rows as training does.
 TEST_F(SplitRun, forked_with_rows_that_are_read_in_another_way_compares_evaluations_anew) {
   stop_after("a", 3, "--set evaluate.every=1 --set early_stop.patience=9");
   expect_code("run a --quiet --fork --out b --set data.train.classes=0", 0, {});
@@ -136,7 +136,7 @@ TEST_F(SplitRun, forked_says_when_its_weights_have_seen_the_rows_that_it_evaluat
   const std::string seen =
       "evaluation has rows that the weights were trained on: there was no data.split there";
   TANREN_EXPECT_CONTAINS(plan_line("b", "fork_split"), seen);
-  TANREN_EXPECT_CONTAINS(plan_of("b --fork --out c"), seen);  // what its own weights began with
+  TANREN_EXPECT_CONTAINS(plan_of("b --fork --out c"), seen);  // b's weights began without a split
 }
 
 TEST_F(SplitRun, is_evaluated_on_no_other_part_than_the_one_that_was_held_out) {

@@ -1,6 +1,6 @@
 // Ends the real program at any moment: by the signals of `timeout`, a batch system, a closed
-// terminal and a person; by a kill before any call that changes the run folder; and with its output
-// closed. Each time the run has finished, or resumes with the same log, or had not begun.
+// terminal and a person; by a kill before any call that changes the run folder; and by closing its
+// output. Each time the run has finished, can be resumed with the same log, or had not begun.
 // TANREN_STOPS is the number of rounds, for scripts/soak.
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
@@ -99,7 +99,7 @@ class Stop : public ::testing::Test {
     }
     return found;
   }
-  // Waits until `out` has more than `seen` lines.
+  // Waits until the log of `out` has more than `seen` lines.
   ::testing::AssertionResult grows(const std::string& out, int64_t seen, Child& child) const {
     if (comes_true([&] { return lines(out) > seen; })) return ::testing::AssertionSuccess();
     child.signal(SIGKILL);
@@ -114,8 +114,8 @@ class Stop : public ::testing::Test {
     if (!fs::exists(run)) train("long.toml", run);
     return run;
   }
-  // Starts `out`, a part of long.toml, again: its log is long_run()'s, to the end or for 300 more
-  // steps.
+  // Resumes `out`, an unfinished run of long.toml. Expects the log of long_run(), to the end or for
+  // 300 more steps.
   void expect_goes_on(const std::string& out, bool to_the_end) const {
     if (to_the_end) {
       train(out, out);
@@ -199,7 +199,7 @@ TEST_F(Stop, only_a_second_interrupt_of_a_person_ends_at_once) {
   EXPECT_EQ(status("busy"), "") << "it was to end at once";
 }
 
-// Issue 22: it waited silently for the end of the evaluation.
+// Issue 22: the run waited silently for the end of the evaluation.
 TEST_F(Stop, a_signal_breaks_an_evaluation_off_which_the_next_start_makes_first) {
   folder_.file("waiting.toml", config_text(3, 1, "waiting"));
   train("waiting.toml", "whole", forked(kTestProgram, kTestProgram));
@@ -241,7 +241,8 @@ TEST_F(Stop, before_the_last_evaluation_all_is_saved_and_the_next_start_makes_it
   }
 }
 
-// Issue 22: it printed that it stops, but finished. The summary is the last file that a run writes.
+// Issue 22: the run printed that it stops, but finished. The summary is the last file that a run
+// writes.
 TEST_F(Stop, a_signal_when_only_the_weights_are_still_written_is_told_so) {
   TANREN_NEEDS_PRELOAD;
   const std::string run = " run short.toml --quiet --out ";

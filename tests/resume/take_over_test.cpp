@@ -1,4 +1,5 @@
-// What a fork loads of another precision's state: weights are taken as exactly as they were kept.
+// What a fork loads from the state of a run in another precision. Weights keep the precision in
+// which they were stored.
 #include "tanren/train/take_over.h"
 
 #include "tanren/base/file.h"
@@ -25,7 +26,7 @@ Snapshot snapshot_of(const TinyRun& run) {
   const RunState& state = run.state;
   Snapshot snapshot;
   for (const auto& [name, tensor] : state.model_tensors()) {
-    // As files have them: 16 bits widened.
+    // Files store 16-bit tensors widened to fp32.
     const bool is_narrow = tensor.is_floating_point() && tensor.element_size() < 4;
     snapshot.model.tensors.set(name, is_narrow ? tensor.to(at::kFloat) : tensor.clone());
   }
@@ -48,7 +49,7 @@ at::Tensor copy_of(const State& optimizer, const std::string& name) {
   return optimizer.tensors.at("train.loss." + name + ".master_weight");
 }
 
-// The weights of 16 bits are rounded; what was learnt below their last bit lies in the copies.
+// The 16-bit weights are rounded. Only the wider copies hold what was learnt below their last bit.
 TEST(TakeOver, of_weights_with_wider_copies_takes_the_copies) {
   TinyRun source(config_with("O2 bf16"));
   source.steps(4);
@@ -98,7 +99,7 @@ TEST(TakeOver, to_fp64_converts_weights_and_moments_without_loss) {
   }
 }
 
-// One moment without the other would be a state that no run ever had.
+// One moment without the other would be a state that no run can have.
 TEST(TakeOver, of_a_state_that_is_not_whole_leaves_the_parameter_as_it_is) {
   TinyRun source(config_with("fp32"));
   source.steps(3);
@@ -139,7 +140,7 @@ RunConfig sgd_config(double dampening) {
   return config;
 }
 
-// Else the first update would overwrite what was taken.
+// Otherwise the first update would overwrite the buffers that were taken over.
 TEST(TakeOver, of_sgds_buffers_goes_on_with_them_under_dampening) {
   TinyRun source(sgd_config(0));
   source.steps(3);
@@ -179,7 +180,7 @@ TEST(TakeOver, of_8_bit_state_unpacks_it_where_it_is_kept_in_fp32) {
   }
 }
 
-// State of one kind that cannot be loaded is named, so that no line says that it was.
+// Optimizer state that cannot be loaded is named, so that no line claims it was loaded.
 TEST(TakeOver, names_what_it_left_out) {
   TinyRun source(config_with("fp32"));
   source.steps(3);
@@ -238,7 +239,7 @@ TEST(TakeOver, of_the_step_that_unfreezes_takes_the_state_of_what_it_frees) {
 // A GAN in a run folder, stopped and forked with another number of turns.
 class TakeOverTurns : public ::testing::Test {
  protected:
-  // The updates of the generator after a start with `sets`, which stops after `steps`.
+  // The number of generator updates after a start with `sets` that stops after `steps` steps.
   int64_t generators_steps(const std::string& folder, int64_t steps,
                            std::vector<std::string> sets) const {
     auto config = gan_config();

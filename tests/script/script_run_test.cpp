@@ -46,7 +46,7 @@ class ScriptRun : public Loop {
   }
 };
 
-// The file's parameters, under the same names, in a forward written here.
+// The file's parameters under the same names, with a forward that is written here in C++.
 Task written_twin(const std::string& file, const ModelOptions& options, const DataInfo& info) {
   const auto module = load_script(file);
   const auto named = module->named_parameters();
@@ -71,7 +71,8 @@ TEST_F(ScriptRun, trains_as_the_same_model_written_here_at_any_split) {
   }
 }
 
-// The optimising executor would compile anew after a run's first calls, and after a resume's.
+// The optimising executor would compile again after a run's first calls, and after those of a
+// resumed run.
 TEST_F(ScriptRun, goes_on_bitwise_after_a_stop_at_any_step) {
   auto config = config_of(script_classifier("torch.dropout(torch.tanh(x), 0.3, self.training)"));
   config.precision.mode = "fp32";
@@ -128,7 +129,8 @@ TEST_F(ScriptRun, is_of_the_file_that_was_loaded_whatever_stands_there_by_then) 
   EXPECT_EQ(program_of(config.model, task)->checksum, own);
 }
 
-// A classifier that calls torch.batch_norm of rows itself, which nothing keeps from one row.
+// A classifier that calls torch.batch_norm on rows itself. Nothing prevents it from getting a
+// single row.
 torch::jit::Module row_norm_classifier() {
   torch::jit::Module module = script_module("RowNormClassifier");
   module.register_module("head", script_linear("Head", 64, 5));
@@ -142,7 +144,7 @@ torch::jit::Module row_norm_classifier() {
   return module;
 }
 
-// Batch norm of pictures has many rows in one sample, and that of rows needs two samples.
+// Batch norm of pictures has many rows in one sample. Batch norm of rows needs two samples.
 TEST_F(ScriptRun, is_measured_with_2_samples_only_where_1_does_not_do) {
   const auto reasons = [&](const torch::jit::Module& module, const std::string& folder) {
     auto config = config_of(module);
@@ -191,7 +193,7 @@ TEST_F(ScriptRun, freezes_modules_of_the_file_by_their_names) {
   }
 }
 
-// Code is loaded from where the user says alone.
+// Code is loaded only from the place that the user names.
 TEST_F(ScriptRun, exports_weights_whose_reader_names_the_program) {
   const auto config = config_of(script_classifier());
   go(config, "run");

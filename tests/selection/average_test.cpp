@@ -269,7 +269,8 @@ RunConfig averaged_gan_config() {
   return config;
 }
 
-// After three updates, as if the generator had made its own before averages began.
+// The state after three updates, in which the first objective has an average and the generator has
+// none.
 Snapshot snapshot_with_one_average(TinyRun& run) {
   run.steps(3);
   auto& objectives = run.state.phases.front().objectives;
@@ -325,7 +326,7 @@ TEST(Average, of_one_objective_in_an_older_step_folder_leaves_the_other_raw_in_a
   EXPECT_FALSE(named.empty());
   ASSERT_EQ(snapshot.average.values.erase("train.generator.no_average"), 1u);
   EXPECT_EQ(loss("older"), expected);
-  // Exports of the run know its objectives; without them the folder is not read as if it did.
+  // An export of the run knows its objectives. Without them, reading the folder is an error.
   expect_same(averages_in(snapshot.average, &run.state, ""), named, "older ");
   TANREN_EXPECT_CONTAINS(error_of<CheckpointError>([&] {
                            const auto step = folder.path() / "older" / "checkpoints";
@@ -357,7 +358,7 @@ RunConfig two_names_config() {
   return config;
 }
 
-// Loads go name by name, so what the last name has is what is evaluated.
+// Loading goes name by name, so an evaluation uses what the last name has.
 TEST(Average, of_a_tensor_with_two_names_is_in_files_under_both) {
   ModelRegistry models;
   models.add("two_names", [](const ModelOptions& options, const DataInfo& info) {
@@ -384,7 +385,7 @@ TEST(Average, of_a_tensor_with_two_names_is_in_files_under_both) {
     EXPECT_FALSE(at::equal(read.at("a.weight"), raw.at("a.weight"))) << scheme;
     if (scheme == "none") {
       EXPECT_NEAR(evaluated(place / "model.safetensors"), loss, 1e-6 * loss);
-    } else {  // both names have the same bytes, or it would not load
+    } else {  // both names have the same bytes, or loading fails
       const auto of_file = evaluate_whole_model(output.quantized, "", {}, registry, nullptr);
       EXPECT_NEAR(loss_of(of_file.report), loss, 1e-3 * loss);
     }

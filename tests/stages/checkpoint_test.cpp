@@ -69,7 +69,7 @@ void resume(StageRank& rank, const fs::path& checkpoint) {
   begin_at_cursor(rank);
 }
 
-// Goes on from the folder's newest checkpoint, if there is one, and saves at the end. Returns the
+// Resumes from the folder's newest checkpoint, if there is one, and saves at the end. Returns the
 // losses.
 std::vector<double> go_on(const StagedRun& run, const fs::path& folder, int updates) {
   std::vector<double> losses;
@@ -103,7 +103,7 @@ void expect_same_state(const TensorMap& tensors, const TensorMap& expected, doub
   EXPECT_LE(std::sqrt(distance), tolerance * std::sqrt(norm));
 }
 
-// By name, as the order of an optimizer's entries is that of its parts.
+// Sorts by name, because an optimizer's entries are in the order of its parts.
 TensorMap sorted(const TensorMap& tensors) {
   std::map<std::string, at::Tensor> by_name;
   for (const auto& [name, tensor] : tensors) by_name.emplace(name, tensor);
@@ -166,8 +166,8 @@ struct Kind {
   std::function<void(RunConfig&)> set;
 };
 
-// There and back: what is kept for whole parameters, packed, as copies of 16-bit weights, or not at
-// all.
+// Moves to two stages and back. The state is kept for whole parameters, packed, as copies of 16-bit
+// weights, or not at all.
 TEST(StageCheckpoints, hold_the_state_of_any_optimizer) {
   const std::vector<Kind> kinds = {
       {"adafactor", [](RunConfig& config) { config.optimizer.kind = "adafactor"; }},
@@ -241,7 +241,7 @@ TEST(StageCheckpoints, have_a_file_of_each_stage_and_of_each_rank_that_shares_st
   const auto of_mesh = files(kMesh);
   EXPECT_EQ(of_mesh.size(), 3U * 3 + 2);
   EXPECT_EQ(of_mesh.count("optimizer-00002-of-00003.safetensors"), 1U);
-  // The weight of two stages is in its owner's files alone.
+  // Only the owner's files hold the weight that two stages share.
   const fs::path step = *latest_checkpoint(folder.path() / kMesh.name);
   for (const std::string kind : {"model", "average"}) {
     for (const int part : {0, 1, 2}) {

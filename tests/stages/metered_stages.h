@@ -37,7 +37,7 @@ inline RunConfig gpt_config(const std::string& mode, int64_t microbatches) {
   return config;
 }
 
-// Each rank is a thread, whose messages go over a connection: it alone makes and frees its tensors.
+// Each rank is a thread that alone makes and frees its tensors: messages go over connections.
 inline void over_connections(int stages, int replicas,
                              const std::function<void(const RankAxes&)>& each) {
   on_gloo_ranks(stages * replicas, [&](Communicator& world) {
@@ -91,7 +91,7 @@ inline std::vector<Metered> metered(const StagedRun& run, int update) {
   return stages;
 }
 
-// Of the same cut as the run's.
+// Predicts the stages of the same cut as the run's.
 inline std::vector<StagePrediction> predicted(const StagedRun& run) {
   RunConfig config = run.config;
   config.parallel.pipeline = run.stages;
@@ -137,7 +137,7 @@ inline std::vector<Metered> expect_predicted(const StagedRun& run, double tolera
     near(told[i].start_bytes, real[i].start_bytes);
     for (const MemoryKind kind :
          {MemoryKind::weights, MemoryKind::gradients, MemoryKind::optimizer}) {
-      // Buckets that replicas share are whole for a while.
+      // With zero 2, a bucket of gradients is whole for a while.
       if (run.config.parallel.zero == 2 && kind == MemoryKind::gradients) continue;
       EXPECT_EQ(kind_bytes(step, kind), kind_bytes(meter, kind)) << where << ", " << name(kind);
     }

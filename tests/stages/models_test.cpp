@@ -141,8 +141,8 @@ struct ModelNumbers {
   std::vector<at::Tensor> gradients, buffers;
 };
 
-// What `forward`, the model's loss or predictions, gives in these stages; none: without any. The
-// buffers begin as `buffers`.
+// Runs `forward`, the model's loss or predictions, in these stages; none: in one piece. The buffers
+// begin as `buffers`.
 ModelNumbers numbers_of(const StagedModel& model, const std::function<at::Tensor()>& forward,
                         const std::vector<StageBlocks>& stages, const StageMode& mode,
                         const std::vector<at::Tensor>& buffers) {

@@ -18,7 +18,7 @@ std::string told(const StagedRun& run) {
          std::to_string(run.config.batch.microbatch);
 }
 
-// `run` in these stages, by both schedules, against the same without stages.
+// Compares `run` in each of these numbers of stages, by both schedules, with `run` in one piece.
 void expect_stages_change_nothing(StagedRun run, const std::vector<int>& stages, int updates,
                                   double tolerance) {
   run.stages = 1;
@@ -33,7 +33,7 @@ void expect_stages_change_nothing(StagedRun run, const std::vector<int>& stages,
   }
 }
 
-// Nine samples a replica: one microbatch, three and five, the last of one sample.
+// Nine samples a replica: one, three or five microbatches. The last of several has one sample.
 TEST(Pipeline, of_any_size_schedule_and_microbatch_trains_bitwise_as_the_whole_model) {
   const StagedModel model("bert", "fp64");
   for (const int replicas : {1, 2}) {
@@ -81,7 +81,7 @@ TEST(Pipeline, with_batch_norm_and_two_replicas_trains_bitwise_as_they_do_with_t
   }
 }
 
-// Three layers in blocks, and what is between the first two.
+// Three layers, which a test's forward puts into blocks.
 struct LayersNet : torch::nn::Module {
   LayersNet() {
     first = register_module("first", torch::nn::Linear(64, 12));
@@ -108,7 +108,7 @@ StagedRun layers_run(const StagedModel& model, const LayersForward& forward) {
   return run;
 }
 
-// Gradients of 0 would let AdamW's decay change them.
+// With gradients of 0 instead of none, AdamW's weight decay would change these weights.
 TEST(Pipeline, leaves_weights_alone_that_no_gradient_reaches) {
   const StagedModel model("mlp", "fp32");
   StagedRun run = layers_run(model, [](LayersNet& net, const at::Tensor& inputs) {

@@ -1,5 +1,6 @@
-// Whole runs in stages: the log is that of a run without stages with the same replicas and samples,
-// evaluations and what follows them included; a run goes on in other stages; and what is refused.
+// Whole runs in stages. The log is that of a run without stages with the same replicas and samples,
+// also for evaluations and what follows them. A run can resume in other stages. Some runs are
+// refused.
 #include "tests/support/loop_run.h"
 
 #include "tanren/base/error.h"

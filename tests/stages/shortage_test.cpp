@@ -26,8 +26,8 @@ namespace {
 constexpr int64_t kUpdate = 4, kMicrobatches = 4;
 constexpr int64_t kNoFailure = INT64_MAX - 1;  // while allocations are counted
 
-// Lets an allocation of one of two stages that are threads fail, counted from the first forward of
-// update kUpdate.
+// Lets one allocation fail in one of two stages, which are threads. Counts the allocations from the
+// first forward of update kUpdate.
 struct Injection {
   int64_t stage = -1;  // 0 or 1; -1: none
   int64_t index = kNoFailure;
@@ -52,8 +52,8 @@ struct Injection {
 
 class StageShortage : public Loop {
  protected:
-  // A run in two stages, of which this allocation of a stage fails; returns its error. Goes on if
-  // the folder has a run.
+  // Runs in two stages and lets allocation `index` of `stage` fail. Returns the run's error.
+  // Resumes if the folder has a run.
   std::string go_injected(const std::string& folder, int64_t stage, int64_t index) {
     injection_ = {.stage = stage, .index = index};
     ModelRegistry models;

@@ -54,8 +54,8 @@ TEST(StageMemory, is_predicted_where_replicas_share_the_state_in_fp16) {
   expect_predicted(run, 0.04, "fp16 zero 2");
 }
 
-// What an update leaves to the next. In fp32 without shares: a thread of another rank may free
-// casts, which libtorch caches for the process, and gathered weights, and the meter is a thread's.
+// Covers what an update leaves to the next. Uses fp32 and no shards: the meter counts one thread,
+// and another rank's may free casts, which libtorch caches for the process, or gathered weights.
 TEST(StageMemory, is_predicted_of_the_second_update) {
   RunConfig config = gpt_config("fp32", /*microbatches=*/8);
   config.batch.global_batch = "32";
@@ -210,7 +210,7 @@ class StageFit : public ::testing::Test {
     for (const auto& stage : fitted.stages) most = std::max(most, stage.step.peak_bytes);
     return most;
   }
-  // Expects an error to advise more stages, in so many ranks; returns how many.
+  // Returns how many stages an error advises, 0 if none. Expects as many ranks in the advice.
   static int64_t advised_stages(const std::string& error) {
     const std::string clause = "; parallel.pipeline = ";
     const size_t found = error.find(clause);
@@ -219,7 +219,7 @@ class StageFit : public ::testing::Test {
     EXPECT_THAT(error, HasSubstr(fmt::format("{}{} on {} ranks", clause, stages, stages)));
     return stages;
   }
-  // The limit that leaves a peak no room by a byte.
+  // A limit that is just too small for a peak.
   static int64_t just_below(int64_t peak) { return (taken(peak) - 1) / 15 * 16; }
 
   static constexpr int64_t kMachineBytes = int64_t{16} << 30;
@@ -268,8 +268,8 @@ TEST_F(StageFit, cuts_elsewhere_where_the_fastest_cut_does_not_fit) {
 }
 
 // Blocks of equal work, each of which keeps eight tensors of its weight's size, for any number of
-// samples. The profile of two samples takes them for bytes of the samples. No stage but the first
-// can begin at block `refused`.
+// samples. The profile of two samples counts them as bytes of the samples. No later stage can begin
+// at block `refused`.
 struct WeightKeeper : torch::nn::Module {
   static constexpr int64_t kWidth = 256;
 
@@ -320,12 +320,12 @@ RunConfig keeper_config(const RunConfig& like) {
 TEST_F(StageFit, passes_over_cuts_whose_dry_run_ends_in_an_error) {
   const RunConfig config = keeper_config(config_);
   data_ = open_dataset(config.data.train, "data.train");
-  own_task_ = [] { return keeper_task(8, 3); };  // "d", which is next where "e" does not fit
+  own_task_ = [] { return keeper_task(8, 3); };  // refuses "d", the choice after "e"
   const Fitted free = fit_in(0, config);
   EXPECT_EQ(free.plan.parallel.cut_at, std::vector<std::string>{"e"});
   EXPECT_EQ(fit_in(just_below(largest(free)), config).plan.parallel.cut_at,
             std::vector<std::string>{"c"});
-  // "e" itself. At "f" the slower stage has less work than at "d": the input of "a" has no
+  // Refuses "e". At "f" the slower stage has less work than at "d": the input of "a" has no
   // gradient.
   own_task_ = [] { return keeper_task(8, 4); };
   EXPECT_EQ(fit_in(0, config).plan.parallel.cut_at, std::vector<std::string>{"f"});
@@ -401,7 +401,7 @@ TEST_F(StageFit, in_threads_on_devices_is_told_the_stages_that_fit_them) {
   EXPECT_EQ(refusal(limit, config_), "accepted");
 }
 
-// Processes with another limit each: all fit to the least.
+// Processes with different limits: all of them fit to the smallest.
 TEST_F(StageFit, cuts_alike_on_ranks_with_another_limit) {
   const Fitted free = fit_in(0, config_);
   RunConfig small = config_;
@@ -458,7 +458,7 @@ TEST_F(StageFit, of_a_run_that_one_rank_cannot_hold_is_told_and_holds) {
   whole.batch.microbatch = 0;
   whole.batch.global_batch = "4";
   whole.asked = {};
-  // The first limit, from above, that one rank does not have.
+  // Lowers the limit until one rank does not fit.
   int64_t limit = 32 << 20;
   while (refusal(limit, whole) == "accepted") limit -= limit / 16;
   const std::string error = refusal(limit, whole);

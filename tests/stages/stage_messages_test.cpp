@@ -37,8 +37,8 @@ void expect_bitwise(const Trained& staged, const Trained& whole) {
   }
 }
 
-// As NCCL with one stream: each rank runs its groups in order, and what is in a group at once. A
-// message goes when both ends are in the group that their rank is at.
+// Like NCCL with one stream: each rank runs its groups in order, and the messages of a group at
+// once. A message is copied when both ranks have reached the group that holds their side of it.
 class GroupEngine {
  public:
   struct Message {
@@ -68,7 +68,7 @@ class GroupEngine {
   }
 
  private:
-  // The first message of the group that `rank` is at with the other rank that is not done; or null.
+  // The first unfinished message with `other` in the current group of `rank`; null: none.
   Message* first_of(int rank, int other, bool is_sent) {
     auto& queue = queues_[static_cast<size_t>(rank)];
     if (queue.empty()) return nullptr;
@@ -78,7 +78,7 @@ class GroupEngine {
     }
     return nullptr;
   }
-  // Whether something happened.
+  // Runs what can run now. Returns whether anything did.
   bool advance() {
     const int size = static_cast<int>(queues_.size());
     bool has_moved = false;
@@ -217,7 +217,7 @@ TEST(StageMessages, over_gloo_keep_a_weight_of_two_stages_the_same_on_both) {
   }
 }
 
-// Tells a test of each message before it starts.
+// Passes each message to a test before it starts.
 class TappedCommunicator final : public Communicator {
  public:
   using Tap =
@@ -292,7 +292,7 @@ TEST(StageMessages, are_kept_no_longer_than_their_microbatch_is_in_flight) {
         own.push_back(tensor.storage().getWeakStorageImpl());
         const auto live = std::count_if(own.begin(), own.end(),
                                         [](const auto& message) { return !message.expired(); });
-        // This gradient, and the one before.
+        // For gradients: this one and the previous one.
         EXPECT_LE(live, is_output ? most : 2) << what << " of stage " << stage;
       };
     };

@@ -104,8 +104,8 @@ TEST(StageRanks, hold_the_statistics_of_their_layers) {
   EXPECT_GE(statistics, 2);
 }
 
-// One output forward and one gradient back over each cut; the two holders of a weight exchange
-// its gradients; the shape of the full microbatches goes ahead once.
+// For each microbatch, one output crosses each cut forward and one gradient back. The two holders
+// of a weight exchange its gradients. The shape of the full microbatches is sent once.
 TEST(StageRanks, send_two_messages_over_each_cut_and_two_for_a_weight_of_two_stages) {
   const TokenData data(36);
   constexpr int kUpdates = 3, kMicrobatches = 3;
@@ -138,8 +138,8 @@ TEST(StageRanks, send_no_gradient_below_the_first_trained_stage) {
   EXPECT_EQ(mesh.num_operations_of(0), 3 * 3 + 2 * 3 + 3);
 }
 
-// The forward of its second or its first block, or a backward, runs out of memory in the second
-// microbatch.
+// A task that runs out of memory in its second microbatch: in the forward of the block `place`
+// ("first" or "second"), or in the "backward".
 Task task_without_memory(const std::string& place, const DataInfo& info) {
   struct Net : torch::nn::Module {
     Net() {
@@ -231,7 +231,7 @@ TEST(StageRanks, that_overwrite_what_a_backward_needs_are_told_what_may_have_don
                          "saved a buffer that it updates in place");
 }
 
-// Below everything that is trained nothing is kept, however many microbatches are on their way.
+// A stage below all trained weights keeps no microbatch, however many are in flight.
 TEST(StageRanks, that_run_out_of_memory_count_the_microbatches_that_hold_some) {
   const StagedModel model("mlp", "fp32");
   for (const bool is_frozen : {true, false}) {
@@ -349,7 +349,7 @@ TEST(StageRanks, evaluate_as_the_whole_model) {
   }
 }
 
-// Only the first stage is asked to stop; all stop behind the eighth batch of 64.
+// Only the first stage is asked to stop; all stop after the eighth batch of 64.
 TEST(StageRanks, stop_an_evaluation_behind_the_same_batch) {
   const StagedModel model("mlp", "fp32");
   StagedRun run = model.run(1);
@@ -433,7 +433,7 @@ TEST(StageRanks, refuse_what_a_run_in_stages_cannot_have) {
   const Task task = model.run(1).task();
   Plan plan;
   check_can_be_staged(task, plan);
-  check_can_be_staged(Task{}, plan);  // that it has no phases is said elsewhere
+  check_can_be_staged(Task{}, plan);  // another check reports missing phases
   Plan synchronised;
   synchronised.parallel.buffers = RankBuffers::synchronised;
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { check_can_be_staged(task, synchronised); }),

@@ -13,7 +13,7 @@
 namespace tanren::testing {
 namespace {
 
-// That the peaks are those of real windows: stage_memory_test.
+// stage_memory_test compares these peaks with those of real windows.
 TEST(StageWindow, of_gpipe_is_predicted_from_five_microbatches) {
   const StagedModel model("mlp", "fp32", /*samples=*/256);
   constexpr int64_t kMicrobatch = 4;
@@ -56,7 +56,7 @@ TEST(StageWindow, of_gpipe_is_predicted_from_five_microbatches) {
   }
 }
 
-// A stage that nothing is trained in or below keeps no microbatch.
+// A stage keeps no microbatch if nothing in or below it is trained.
 TEST(StageWindow, of_gpipe_is_predicted_where_a_stage_passes_microbatches_on) {
   RunConfig config = gpt_config("fp32", 1);
   config.batch.microbatch = 1;

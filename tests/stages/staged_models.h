@@ -17,8 +17,8 @@
 
 namespace tanren::testing {
 
-// What crosses from its first block lies transposed in memory, and its second block changes that in
-// place. Its second layer is used by code between blocks, too.
+// The output of its first block is transposed in memory, and its second block changes this output
+// in place. Code between blocks also uses the second layer.
 struct StripesNet : torch::nn::Module {
   StripesNet() {
     first = register_module("first", torch::nn::Linear(64, 12));

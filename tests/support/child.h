@@ -54,7 +54,7 @@ class Child {
       throw std::runtime_error("cannot start " + command.front());
     }
   }
-  // A process of which a fork_server is the parent and tells the status over `server`; its output
+  // A process whose parent is a fork_server. The server sends its status over `server`. Its output
   // comes from `output`. See forked.h.
   Child(pid_t pid, int output, int server) : pid_(pid), output_(output), server_(server) {}
   ~Child() {
@@ -77,11 +77,11 @@ class Child {
   Child& operator=(Child&&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Nothing is sent once the process is reaped: its number may be another's.
+  // Sends nothing once the process is reaped: its id may belong to another process by then.
   void signal(int number) const {
     if (pid_ > 0 && !ended_) ::kill(pid_, number);
   }
-  // Peak resident memory; known after the process has ended, but of a fork_server's.
+  // Peak resident memory in bytes, known once the process has ended. 0 for a fork_server's process.
   int64_t peak_bytes() const { return peak_bytes_; }
   // The output so far.
   const std::string& text() const { return text_; }
@@ -142,7 +142,7 @@ class Child {
       const int told = receive_fork_status(server_, status, options != WNOHANG);
       if (told == 0) return false;
       ended_ = true;
-      if (told < 0) return true;  // nobody knows how
+      if (told < 0) return true;  // the status is lost
     } else if (::wait4(pid_, &status, options, &used) != pid_) {
       return false;
     }

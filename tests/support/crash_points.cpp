@@ -4,7 +4,7 @@
 //   POINTS_AT=N             before the Nth call (from 1) …
 //   POINTS_SIGNAL=S         … the process gets signal S (default 9), twice if it survives the first
 //   POINTS_NO_EXCHANGE=1    renameat2 cannot exchange two names, as on NFS
-//   POINTS_NO_NOREPLACE=1   renameat2 cannot spare what is there, as on old network file systems
+//   POINTS_NO_NOREPLACE=1   renameat2 cannot keep a target, as on old network file systems
 //   POINTS_NO_LINK=1        link fails, as on FAT
 //   POINTS_FLOCK_ERRNO=E    flock fails with E
 // fsync is such a call; it does not wait for the disk (no_flush.cpp).

@@ -1,7 +1,7 @@
-// fork_client NAME PROGRAM ARGUMENTS…: runs a command as a fork of the server NAME, in this
-// folder, with this environment and these standard streams, of which a closed one is /dev/null. It
-// ends as the command does; signals to it do not reach the command. PROGRAM is what the command
-// takes for its own name. See forked.h.
+// fork_client NAME PROGRAM ARGUMENTS…: runs a command as a fork of the server NAME, with this
+// folder, this environment and these standard streams. A closed stream becomes /dev/null. The
+// client ends with the command's status. Signals to the client do not reach the command. The
+// command takes PROGRAM for its own name. See forked.h.
 #include "tests/support/fork_request.h"
 
 #include <sys/resource.h>

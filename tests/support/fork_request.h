@@ -1,9 +1,9 @@
-// How a command is sent to a fork_server: its standard streams with the number of bytes that
-// follow; then the number of words, the folder, the words and the environment, each with a zero at
-// its end. The server answers with the process, or with minus the errno of a fork that failed. At
-// the end of the process it sends the status. It reaps the process when the client knows the status
-// or is gone: until then no other process gets its number, so that a client may send signals to it.
-// See forked.h.
+// The protocol of a fork_server. The client sends its standard streams with the number of bytes
+// that follow, then the number of words, the folder, the words and the environment, each with a
+// zero at its end. The server answers with the process id, or with minus errno if the fork failed.
+// When the process ends, the server sends its status. It reaps the process once the client knows
+// the status or is gone. Until then no other process gets the id, so that the client may send
+// signals to it. See forked.h.
 #pragma once
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ inline void open_closed_streams() {
   if (lowest >= 0) ::close(lowest);
 }
 
-// The address of the server `name`, an abstract one, and its length.
+// Sets `address` to the abstract socket address of the server `name`. Returns its length.
 inline socklen_t fork_address(const std::string& name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -43,8 +43,8 @@ inline socklen_t fork_address(const std::string& name, sockaddr_un& address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
-// The connection, on which the status will come, and the process; -1, with errno, if there is no
-// such server or it could not fork.
+// Sets `process` and returns the connection on which its status will come. Returns -1, with errno,
+// if the server does not exist or cannot fork.
 inline int send_fork_request(const std::string& server, const ForkRequest& request,
                              pid_t& process) {
   std::string text = std::to_string(request.words.size()) + '\0' + request.folder + '\0';
@@ -85,8 +85,8 @@ inline int send_fork_request(const std::string& server, const ForkRequest& reque
   return -1;
 }
 
-// 1 if the process of a request has ended, with `status`, and been reaped; 0 if it runs and `waits`
-// is false, or at a signal; -1, with errno, if the server is gone.
+// Returns 1 if the process has ended, with `status`, and been reaped. Returns 0 if it runs and
+// `waits` is false, or at a signal. Returns -1, with errno, if the server is gone.
 inline int receive_fork_status(int connection, int& status, bool waits) {
   const int flags = waits ? MSG_WAITALL : MSG_DONTWAIT;
   const ssize_t got = ::recv(connection, &status, sizeof status, flags);
@@ -100,7 +100,7 @@ inline int receive_fork_status(int connection, int& status, bool waits) {
   return 1;
 }
 
-// Of a message that send_fork_request wrote; false, with no stream open, if it broke off.
+// Reads a request. Returns false, with no stream left open, if the request is incomplete.
 inline bool receive_fork_request(int connection, ForkRequest& request) {
   uint64_t size = 0;
   iovec part{&size, sizeof size};

@@ -1,6 +1,6 @@
-// Preloaded into a program: when its libraries are loaded, it forks for each command that comes
-// over the socket that TANREN_FORK_SERVER names (fork_request.h). A fork goes on as the program
-// would have, with its own constructors and main. See forked.h.
+// Preloaded into a program. When the program's libraries are loaded, it forks for each command that
+// comes over the socket named by TANREN_FORK_SERVER (fork_request.h). A fork continues as the
+// program would have, with its own constructors and main. See forked.h.
 #include "tests/support/fork_request.h"
 
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ void wake(int) {
   errno = before;
 }
 
-// Makes this process, a fork of the server, what the command's own process would be.
+// Gives a fork the streams, folder and environment of its command. Returns the arguments.
 std::vector<char*> become(ForkRequest& request) {
   std::signal(SIGCHLD, SIG_DFL);
   for (int i = 0; i < 3; ++i) ::dup2(request.streams[i], i);
@@ -62,14 +62,14 @@ struct Fork {
 };
 using Forks = std::map<pid_t, Fork>;
 
-// A client that is still there and waits has nothing to say.
+// Whether the client is gone. A client that still waits sends nothing.
 bool has_left(int connection) {
   char none = 0;
   const ssize_t got = ::recv(connection, &none, sizeof none, MSG_DONTWAIT);
   return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-// Tells the clients which forks have ended, and reaps those whose clients have left since.
+// Sends the status of ended forks to their clients, and reaps those whose clients have left.
 void collect(Forks& forks) {
   for (auto at = forks.begin(); at != forks.end();) {
     const pid_t pid = at->first;
@@ -83,7 +83,7 @@ void collect(Forks& forks) {
     }
     const bool is_alone = fork.connection < 0 || has_left(fork.connection);
     const bool is_over = is_alone && fork.has_ended;
-    if (is_over) ::waitpid(pid, nullptr, 0);  // before the client hears that it is so
+    if (is_over) ::waitpid(pid, nullptr, 0);  // before close() tells the client
     if (is_alone && fork.connection >= 0) {
       ::close(fork.connection);
       fork.connection = -1;
@@ -94,7 +94,7 @@ void collect(Forks& forks) {
 
 // Returns in a fork alone, with the arguments of its main.
 std::vector<char*> serve(const char* name) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the test's end is the server's
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the server ends with the test
   const int listening = listener(name);
   if (::pipe2(wake_ends, O_CLOEXEC | O_NONBLOCK) != 0) ::_exit(127);
   struct sigaction action {};
@@ -142,7 +142,7 @@ std::vector<char*> serve(const char* name) {
 using Main = int (*)(int, char**, char**);
 using Hook = void (*)();
 
-// The C library's start of a program, whose shared libraries are loaded and initialised.
+// Replaces the C library's start of a program. All shared libraries are initialised before it.
 // NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming)
 extern "C" __attribute__((visibility("default"))) int __libc_start_main(Main main, int argc,
                                                                         char** argv, Hook init,

@@ -1,9 +1,9 @@
-// Commands of a program for tests, as forks of one process that has loaded its libraries, which
-// takes most of the time of a short command. A command is the program itself from its main on;
-// where a test has crash_points.cpp, its calls are in place, and fsync waits for no disk
-// (no_flush.cpp). Tests that limit or measure processes, close standard streams, or set what
-// libraries read when they are loaded, start the program itself instead. Torch-free. Included by
-// tests only.
+// Runs the commands of tests as forks of one process that has loaded the program's libraries: the
+// loading takes most of the time of a short command. From its main on, a command is the program
+// itself. The calls of crash_points.cpp are active if the test has that file, and fsync does not
+// wait for the disk (no_flush.cpp). Tests start the program itself instead if they limit or measure
+// processes, close standard streams, or set variables that libraries read at loading. Torch-free.
+// Included by tests only.
 #pragma once
 
 #include "tests/support/child.h"
@@ -60,7 +60,7 @@ class ForkServer {
     return {process, ends[0], connection};
   }
 
-  // The one of `program`, which starts with the first call; null where there can be none.
+  // The server of `program`, which the first call starts. Null if forks are not possible.
   static const ForkServer* of(const std::string& program) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     return nullptr;  // a sanitizer must be the first library that is loaded
@@ -85,8 +85,9 @@ class ForkServer {
   Child server_;
 };
 
-// The beginning of a shell line that runs `program` as a fork, which takes `name` for its own name.
-// It may come after assignments and after exec; signals to the process of the line do not reach it.
+// The beginning of a shell line that runs `program` as a fork. The fork takes `name` for its own
+// name. Assignments and exec may precede this text. Signals to the line's process do not reach the
+// fork.
 inline std::string forked(const std::string& program, const std::string& name) {
   const ForkServer* server = ForkServer::of(program);
   return server == nullptr ? name : TANREN_FORK_CLIENT " " + server->name() + " " + name;

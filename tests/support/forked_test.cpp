@@ -1,5 +1,5 @@
-// Forks of one process as commands of tests (forked.h): their ends, their numbers, and a server
-// that outlives its clients. The program is the shell, which loads nothing that takes time.
+// Commands of tests as forks of one process (forked.h): their exit codes, their process ids, and a
+// server that outlives its clients. The program is the shell, which loads quickly.
 #include "tests/support/forked.h"
 #include "tests/support/child.h"
 #include "tests/support/fork_request.h"
@@ -31,7 +31,7 @@ class Forked : public ::testing::Test {
   static Child start(const std::string& line) { return forked_child({kShell, "-c", line}); }
 };
 
-// A connection to the server, which gives up after `num_bytes` of a request without streams.
+// Connects to the server and leaves after sending `num_bytes` of a request without streams.
 void break_off(size_t num_bytes) {
   const int connection = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address;

@@ -1,10 +1,9 @@
-// A shared object with the functions that libtorch's loader of compiled graphs looks up, which
-// computes hand_model.h by operators of torch: packages are tested through the real loader on any
-// processor. Its own file name says which graph it is: train.so or predict.so; and its folder's
-// name which model: "norm.package" has a batch norm, "half.package" a hidden layer in fp16,
+// A shared object that computes hand_model.h with torch's operators. It has the functions that
+// libtorch's loader of compiled graphs looks up, so that packages are tested through the real
+// loader on any processor. Its file name selects the graph: train.so or predict.so. The name of its
+// folder selects the model: "norm.package" has a batch norm, "half.package" a hidden layer in fp16,
 // "half_norm.package" both. The outputs of predict.so in "odd.package" are wrong for batches of 1,
-// 2 and 3 samples. When predict.so of "exchanged.package" is loaded, the manifest beside it is
-// written anew.
+// 2 and 3 samples. Loading predict.so of "exchanged.package" rewrites the manifest beside it.
 //
 // Inputs of train.so: embedding, unused, weight, bias, [scale, shift, mean, variance, count,] two
 // seeds, inputs, labels. Its outputs: two sums, [mean, variance, count,] and the gradients of
@@ -55,7 +54,7 @@ bool is_in(std::string_view file, std::string_view part) {
 std::vector<at::Tensor> computed(const HandGraph& graph, const std::vector<at::Tensor>& inputs) {
   size_t next = 0;
   const auto take = [&] { return inputs.at(next++); };
-  // Leaves of a graph of autograd's own.
+  // Makes the next input a leaf of a new autograd graph.
   const auto leaf = [&] { return take().detach().set_requires_grad(graph.trains); };
   HandWeights weights;
   weights.embedding = leaf();
@@ -147,7 +146,7 @@ AOTIRuntimeError AOTInductorModelContainerRun(AOTInductorModelContainerHandle co
     for (size_t i = 0; i < num_outputs; ++i) {
       output_handles[i] = torch::aot_inductor::new_tensor_handle(std::move(outputs[i]));
     }
-  } catch (const std::exception& error) {  // as Inductor's code: the words go to stderr alone
+  } catch (const std::exception& error) {  // Inductor's code, too, prints to stderr alone
     std::fprintf(stderr, "Error: %s\n", std::string(error.what()).substr(0, 200).c_str());
     return AOTI_RUNTIME_FAILURE;
   }

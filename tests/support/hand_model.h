@@ -1,6 +1,6 @@
-// The model of the hand-written graph (hand_graph.cpp), and of its twin, a module of torch: scores
-// of each next token of TokenData, with the embedding as the output's weight, and two terms that
-// are counted differently. For tests.
+// The model that the hand-written graph (hand_graph.cpp) and an equal torch module compute. It
+// scores each next token of TokenData, uses the embedding as the output's weight, and has two terms
+// that are counted differently. For tests.
 #pragma once
 
 #include <ATen/ATen.h>

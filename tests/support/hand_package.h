@@ -31,7 +31,7 @@ struct HandPackage {
   at::ScalarType dtype() const { return precision == "fp64" ? at::kDouble : at::kFloat; }
 };
 
-// Values that hang on nothing else.
+// The package's weights and buffers, which depend on `options` alone.
 inline TensorMap hand_values(const HandPackage& options) {
   const auto waves = [&](at::IntArrayRef sizes, double phase) {
     int64_t count = 1;
@@ -61,7 +61,7 @@ inline nlohmann::json hand_manifest(const HandPackage& options,
   using Json = nlohmann::json;
   utsname host{};
   ::uname(&host);
-  const int64_t gradients = options.has_norm() ? 5 : 2;  // of the first
+  const int64_t gradients = options.has_norm() ? 5 : 2;  // output of the first
   const std::string dtype = options.dtype() == at::kDouble ? "float64" : "float32";
   const auto parameter = [&](const char* name, Json sizes, Json gradient) {
     return Json{{"name", name},

@@ -1,6 +1,7 @@
-// fsync for tests, which no loss of power ends: it refuses what the system's refuses and does not
-// wait for the disk. Linked into test programs, and preloaded into commands that are forks
-// (forked.h); all other programs that tests start flush. Weak: crash_points.cpp has its own.
+// fsync for tests, which need not survive a power loss. It does not wait for the disk, and fails
+// for the same files as the system's. Linked into test programs, and preloaded into commands that
+// are forks (forked.h). All other programs that tests start flush. Weak, because crash_points.cpp
+// has its own.
 #include <sys/stat.h>
 
 #include <cerrno>

@@ -16,7 +16,7 @@
 
 namespace tanren::testing {
 
-// Machine and plan of rank `rank` of `world_size`, which see at most so many accelerators.
+// The plan of rank `rank` of `world_size` on a machine with at most `devices` accelerators.
 inline Plan rank_plan(const RunConfig& config, const Task& task, const Dataset& dataset, int rank,
                       int world_size, size_t devices = 16) {
   ModelProfile profile;

@@ -21,7 +21,7 @@
 
 namespace tanren::testing {
 
-// Of asha on these curves: about one trial of sixteen then trains to its end.
+// The first rung of asha on these curves, in steps. About one trial of sixteen trains to its end.
 constexpr int64_t kCurvesFirstRung = 60;
 
 struct RecordedCurves {
@@ -69,7 +69,7 @@ struct ReplayedSweep {
   double best = std::numeric_limits<double>::infinity();  // loss of a whole run
 };
 
-// The scheduler's sweep, one trial at a time, in which trial i has the curve of run order[i].
+// Runs the scheduler's sweep, one trial at a time. Trial i has the curve of run order[i].
 inline ReplayedSweep replay(const RecordedCurves& curves, const std::vector<size_t>& order,
                             SchedulerOptions options) {
   options.trials = std::ssize(order);
@@ -92,8 +92,8 @@ inline ReplayedSweep replay(const RecordedCurves& curves, const std::vector<size
   }
 }
 
-// What is promised of asha on these curves: a loss within 5 % of the best whole run's for at most a
-// quarter of the steps of all whole runs.
+// Whether asha keeps its promise on these curves: a loss within 5 % of the best whole run's, for at
+// most a quarter of the steps of all whole runs.
 inline bool is_as_promised(const ReplayedSweep& sweep, const RecordedCurves& curves) {
   const int64_t whole = curves.steps() * std::ssize(curves.losses);
   return sweep.best <= 1.05 * curves.best() && sweep.steps * 4 <= whole;

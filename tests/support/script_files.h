@@ -9,7 +9,7 @@
 
 namespace tanren::testing {
 
-// Of a class that no file has yet, in training mode, without parameters and methods.
+// A module of a new class, in training mode, without parameters and methods.
 inline torch::jit::Module script_module(const std::string& name) {
   torch::jit::Module module("__torch__." + name);
   module.register_attribute("training", c10::BoolType::get(), true);

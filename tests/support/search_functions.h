@@ -28,7 +28,7 @@ inline double branin_regret(const SpacePoint& p) {
   return parabola * parabola + 10 * (1 - 1 / (8 * M_PI)) * std::cos(p[0]) + 10 - 0.397887;
 }
 
-// Of six numbers in [0, 1]; least -3.32237.
+// Hartmann's function of six numbers in [0, 1]; least -3.32237.
 inline double hartmann6_regret(const SpacePoint& p) {
   constexpr double kWeights[] = {1, 1.2, 3, 3.2};
   constexpr double kScales[4][6] = {{10, 3, 17, 3.5, 1.7, 8},
@@ -51,8 +51,8 @@ inline double hartmann6_regret(const SpacePoint& p) {
   return 3.32237 - sum;
 }
 
-// A rate whose best value hangs on the kind, whole layers, and a momentum that sgd alone has; least
-// 0, at rate 0.1, 5 layers, sgd and momentum 0.9.
+// A rate whose best value depends on the kind, an integer number of layers, and a momentum that
+// only sgd has. Least 0, at rate 0.1, 5 layers, sgd and momentum 0.9.
 inline double mixed_regret(const SpacePoint& p) {
   constexpr std::array<double, 3> kBest{-3, -1, -4}, kExtra{0.3, 0, 0.6};
   const auto kind = static_cast<size_t>(p[2]);
@@ -86,7 +86,8 @@ inline SearchFunction mixed() {
 
 inline std::vector<SearchFunction> search_functions() { return {branin(), hartmann6(), mixed()}; }
 
-// The records of a search by `sampler`, told one after the other. `sign`: -1 tells the negative.
+// The records of a search by `sampler`, which sees each result before it proposes the next point.
+// `sign`: -1 reports negated values.
 inline std::vector<TrialRecord> search(const Sampler& sampler, const SearchFunction& function,
                                        int64_t trials, double sign = 1) {
   std::vector<TrialRecord> records;

@@ -32,12 +32,12 @@ struct StagedRun {
   int stages = 1;
   int replicas = 1;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  int devices = 1;  // of the config's kind, unless it is the CPU; ranks take turns on them
+  int devices = 1;  // accelerators that the ranks share in turn; unused on the CPU
 
   Task task() const { return make_task ? make_task() : build_task(config, ModelRegistry(), data); }
 };
 
-// What each stage holds, with the cut whose slowest stage has the least work.
+// Cuts the model so that the slowest stage has the least work. Returns what each stage holds.
 inline std::vector<StagePlan> cut_run(const StagedRun& run) {
   const Task task = run.task();
   const Plan plan = rank_plan(run.config, task, run.data, /*rank=*/0, /*world_size=*/1);

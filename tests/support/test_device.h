@@ -1,6 +1,6 @@
-// The device of the whole-run tests: the CPU, or TANREN_TEST_DEVICE, which the twins of a test set:
-// <name>_device to "sim:0" (support/accelerator), <name>_gpu to "cuda:0". If that device does not
-// exist, a twin skips all its tests and prints why.
+// The device of the whole-run tests: TANREN_TEST_DEVICE, or else the CPU. The twins of a test set
+// this variable: <name>_device to "sim:0" (support/accelerator), <name>_gpu to "cuda:0". If that
+// device does not exist, a twin skips all its tests and prints why.
 #pragma once
 
 #include "tanren/train/device.h"

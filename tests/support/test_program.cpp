@@ -1,4 +1,4 @@
-// tanren with six more models, for tests of processes.
+// tanren with seven more models, for tests of processes.
 // torch_dropout: uses torch's own dropout, which draws from the process's generator. Each rank
 // appends what it drew in training to $TORCH_DROPOUT_DRAWS<rank>, a line per forward.
 // waiting: an mlp whose predict call number $WAIT_AT (from 1) creates the file $WAIT_FILE<rank> and
@@ -10,6 +10,7 @@
 // processor time.
 // diverging: an mlp whose loss in training is not a number.
 // talking: an mlp that prints more than a pipe holds when it is made.
+// leaving: ends its process with code 0 when it is made.
 #include "tanren/cli.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/registry.h"
@@ -149,6 +150,10 @@ tanren::Task talking(tanren::ModelOptions options, const tanren::DataInfo& info)
   return tanren::ModelRegistry().make(options, info);
 }
 
+tanren::Task leaving(const tanren::ModelOptions& /*options*/, const tanren::DataInfo& /*info*/) {
+  ::_exit(0);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -165,6 +170,7 @@ int main(int argc, char** argv) {
   models.add("hanging", hanging);
   models.add("diverging", diverging);
   models.add("talking", talking);
+  models.add("leaving", leaving);
   if (dies_at("update")) at::addGlobalCallback(at::RecordFunctionCallback(see_update));
   return tanren::cli::main(argc, argv, models);
 }

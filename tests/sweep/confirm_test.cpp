@@ -1,6 +1,6 @@
-// sweep.confirm as a user sees it: runs with other seeds after the search, paired with the file's
-// own values, that survive a kill. And what a sweep says before and while it runs: the plan's line,
-// the live table.
+// sweep.confirm as a user sees it: after the search, runs with other seeds, paired with runs of the
+// file's own values. They survive a kill. Also what a sweep shows before and while it runs: the
+// plan's line and the live table.
 #include "tests/sweep/sweep_run.h"
 
 #include <csignal>
@@ -94,6 +94,7 @@ TEST_F(SweepConfirm, that_was_killed_goes_on_as_the_undisturbed_one) {
   ASSERT_EQ(last.code, 0) << last.output;
   EXPECT_EQ(read_file(at("s/leaderboard.json")), read_file(at("whole/leaderboard.json")));
   const nlohmann::json board = leaderboard("s");
+  ASSERT_EQ(board["confirmation"]["runs"].size(), 6u);
   for (const auto& run : board["confirmation"]["runs"]) {
     EXPECT_EQ(plain_log("s" + place(run)), plain_log("whole" + place(run))) << run;
   }
@@ -145,7 +146,7 @@ TEST_F(SweepConfirm, on_a_terminal_shows_the_running_trials_below_the_lines) {
   const size_t drawn = result.output.find("\x1b[J"), cleared = result.output.rfind("A\x1b[J");
   ASSERT_NE(cleared, std::string::npos) << result.output;
   EXPECT_LT(drawn, cleared);
-  // What stays on the screen is what other outputs have.
+  // The screen finally shows the same text as other outputs.
   TANREN_EXPECT_CONTAINS(result.output.substr(cleared), "TRIALS BY LOSS");
 }
 

@@ -50,12 +50,12 @@ TEST_F(Find, of_a_config_prints_lines_of_toml_and_writes_its_report_alone) {
   EXPECT_GT(json["steepest"].get<double>(), 1e-8);
   EXPECT_LT(json["steepest"].get<double>(), 1);
   TANREN_EXPECT_CONTAINS(read_file(at("s/find/learning_rate.html")), "rate-plot");
-  // The same again, as JSON, to the last digit.
+  // The same search again, as JSON, is equal to the last digit.
   const auto again = tanren("sweep run.toml --json" + kFind + " --out s");
   EXPECT_EQ(nlohmann::json::parse(again.output), json);
 }
 
-// The run's rate would change nothing there.
+// This task has a rate of its own, so the run's rate would change nothing.
 TEST_F(Find, names_the_key_that_the_task_trains_with) {
   const std::string own = " --set objectives.loss.optimizer.learning_rate=0.5";
   const auto result = tanren("sweep run.toml" + kFind + own + " --out s");
@@ -74,7 +74,7 @@ TEST_F(Find, of_a_run_begins_with_its_newest_weights_and_leaves_its_folder_as_it
     TANREN_EXPECT_CONTAINS(result.output, ", from step " + std::to_string(step) + "\n");
     EXPECT_EQ(state_of(run), before);
     EXPECT_EQ(found("s")["begun"], step);
-    // The first update is the run's next one, whose loss no rate has changed yet.
+    // The search begins with the run's next update, whose loss no rate has changed yet.
     fs::copy(at(run), at("copy"), fs::copy_options::recursive);
     ASSERT_EQ(tanren("run copy --quiet --set run.steps=9").code, 0);
     const auto lines = log("copy");
@@ -126,7 +126,8 @@ TEST_F(Find, refuses_what_it_cannot_find_or_would_change) {
   EXPECT_EQ(state_of("a"), before);
 }
 
-// Of one rate in each decade, the one that is best after ten epochs. A finder looks at two of them.
+// The reference is the best of six rates, one per decade, after ten epochs. A finder trains for two
+// epochs.
 TEST_F(Find, on_the_digits_comes_near_the_best_of_all_decades) {
   const std::string config = std::string(TANREN_SOURCE_DIR) + "/examples/sweep/digits.toml";
   const std::string sets =

@@ -1,5 +1,5 @@
-// What the verb sweep decides without a process of a trial: shares of the machine, what an end
-// means, and whether a process lives.
+// What the verb sweep decides without a trial process: shares of the machine, the meaning of an
+// end, and whether a process lives.
 #include "tanren/base/testing.h"
 #include "tanren/monitor/process_state.h"
 #include "tanren/run/run_folder.h"
@@ -166,7 +166,7 @@ TEST_F(TrialFolder, of_a_confirming_run_gives_its_last_value) {
   folder_.file("log.jsonl", "{\"evaluation\":{\"other\":1},\"step\":8}\n");
   tell_reached(study, file, folder_.path());
   EXPECT_EQ(study.confirmed()[1].outcome, TrialOutcome::failed);
-  // Nobody goes on from it.
+  // No run resumes from this checkpoint.
   std::filesystem::create_directories(place.confirming(own) / "checkpoints/step-8");
   SweepReport(place, study, /*quiet=*/true).keep_files();
   EXPECT_TRUE(std::filesystem::is_empty(place.confirming(own)));
@@ -210,7 +210,7 @@ TEST(LiveTable, is_redrawn_in_place_and_leaves_nothing) {
     out.str("");
     table.draw("c\n", start);
     EXPECT_EQ(out.str(), "\r\x1b[2Ac\x1b[K\n\x1b[J");
-    // In 3 columns the first of two lines has two rows.
+    // At a width of 3 columns, the first of the two lines takes two rows.
     table.draw("four\nd\n", start);
     columns = 3;
     out.str("");
@@ -263,7 +263,7 @@ TEST_F(TrialFolder, tells_the_value_at_its_goal_and_all_before) {
 TEST_F(TrialFolder, shows_life_by_its_log_and_its_process_by_processor_time) {
   using std::chrono::seconds;
   const auto start = LifeSigns::Clock::now();
-  // A process of which nobody knows anything.
+  // A process about which nothing is known.
   LifeSigns still(std::numeric_limits<pid_t>::max(), folder_.path() / "log.jsonl", start);
   EXPECT_EQ(still.silence(start + seconds(5)), seconds(5));
   folder_.file("log.jsonl", "a line\n");
@@ -271,7 +271,7 @@ TEST_F(TrialFolder, shows_life_by_its_log_and_its_process_by_processor_time) {
   EXPECT_EQ(still.silence(start + seconds(9)), seconds(3));
   still.begin_anew(start + seconds(20));
   EXPECT_EQ(still.silence(start + seconds(21)), seconds(1));
-  // This process has used some, and uses none between two looks.
+  // This process has used CPU time before, and uses none between two checks.
   const auto used = read_process(::getpid());
   ASSERT_TRUE(used);
   LifeSigns own(::getpid(), folder_.path() / "none", start);

@@ -12,7 +12,7 @@
 
 namespace tanren::testing {
 
-// Waits up to a minute.
+// Waits up to a minute for `condition`. Returns whether it became true.
 template <typename Condition>
 bool soon(const Condition& condition) {
   for (int i = 0; i < 6000; ++i) {
@@ -87,7 +87,7 @@ class SweepRun : public CommandRun {
     const std::string number = std::to_string(id);
     return "/trials/" + std::string(4 - number.size(), '0') + number;
   }
-  // --set of a trial's values, for a shell.
+  // The --set arguments of a trial's values, for a shell.
   static std::string sets(const nlohmann::json& entry) {
     std::string text;
     for (const auto& [key, value] : entry["values"].items()) {

@@ -1,6 +1,6 @@
-// `tanren sweep` as a user starts it: trials are runs, each outcome is told, and a sweep that was
-// stopped or killed goes on as if it had not been. TANREN_SWEEP_KILLS is the number of kills of
-// each sweep, of all samplers with all schedulers, for scripts/soak.
+// `tanren sweep` as a user starts it. Trials are runs, each outcome is reported, and a sweep that
+// was stopped or killed resumes as if nothing had happened. TANREN_SWEEP_KILLS is the number of
+// kills of each sweep, with all samplers and all schedulers, for scripts/soak.
 #include "tests/sweep/sweep_run.h"
 
 #include <csignal>
@@ -20,7 +20,7 @@ const std::string kRange = "low = 1e-4\nhigh = 0.1\nscale = \"log\"";
 
 class Sweep : public SweepRun {
  protected:
-  // A sweep in s whose first trial has begun and lasts longer than a test looks at it.
+  // A sweep in s whose first trial has begun and lasts longer than any test.
   Child start_long(const std::string& config) {
     Child sweep = start(TANREN_BINARY, {"sweep", at(config), "--out", at("s"), "--set",
                                         "run.steps=1000000", "--set", "evaluate.every=500000"});
@@ -80,7 +80,7 @@ TEST_F(Sweep, of_a_grid_trains_each_combination_as_an_ordinary_run) {
     ASSERT_EQ(all[i]["metrics"].size(), 2u);
     EXPECT_EQ(all[i]["metrics"][0][0], 4);
     EXPECT_EQ(all[i]["metrics"][1][1], all[i]["value"]);
-    // Of the best one alone, what can be evaluated stays.
+    // Only the best trial keeps the files that can be evaluated.
     EXPECT_EQ(fs::exists(at(folder) / "checkpoints"), all[i]["rank"] == 1);
     EXPECT_EQ(fs::exists(at(folder) / "model.safetensors"), all[i]["rank"] == 1);
     EXPECT_EQ(read_file(at(folder) / "config.toml").find("[[sweep.space]]"), std::string::npos);
@@ -110,7 +110,7 @@ TEST_F(Sweep, of_a_grid_trains_each_combination_as_an_ordinary_run) {
   const auto time = nlohmann::json::parse(read_file(at("s/time.json")));
   EXPECT_GT(time["seconds"], 0.0);
   EXPECT_GT(time["cpu_seconds"], 0.0);
-  // The last place in the table says nothing new: all is done.
+  // All trials are done: the sweep starts none and writes the same page again.
   fs::remove(at("s/sweep.html"));
   const auto again = tanren("sweep s");
   EXPECT_EQ(again.code, 0) << again.output;
@@ -165,6 +165,13 @@ TEST_F(Sweep, takes_the_steps_of_epochs_from_the_plan) {
                            "--set", "run.epochs=2", "--set", "model.kind=talking"});
   ASSERT_EQ(talks.ended(seconds(120)), 0) << talks.text();
   EXPECT_EQ(journal("u")[0]["steps"], 12);
+  Child leaves =
+      start(kTestProgram, {"sweep", at("asha.toml"), "--out", at("v"), "--set", "run.steps=none",
+                           "--set", "run.epochs=2", "--set", "model.kind=leaving"});
+  EXPECT_EQ(leaves.ended(seconds(120)), 1) << leaves.text();
+  TANREN_EXPECT_CONTAINS(
+      leaves.text(),
+      "[sweep] the process that plans a trial ended with code 0 before the plan was made");
   fs::remove(at("train.csv"));
   expect_code("sweep asha.toml --out t --set run.steps=none --set run.epochs=2", 2, {"train.csv"});
   EXPECT_FALSE(fs::exists(at("t")));
@@ -208,7 +215,7 @@ TEST_F(Sweep, that_meets_a_crash_a_hang_and_a_divergence_tells_them_and_goes_on)
   EXPECT_EQ(all[0]["reason"], "no log line and no processor time for 2 s");
   EXPECT_EQ(all[1]["state"], "crashed");
   EXPECT_EQ(all[1]["reason"], "signal 9 (Killed)");
-  EXPECT_LE(all[1]["step"].get<int64_t>(), 2);  // as far as its log was written
+  EXPECT_LE(all[1]["step"].get<int64_t>(), 2);  // up to where its log was written
   EXPECT_EQ(all[2]["state"], "finished");
   EXPECT_EQ(all[2]["rank"], 1);
   EXPECT_EQ(all[3]["state"], "diverged");
@@ -236,7 +243,7 @@ TEST_F(Sweep, whose_trials_share_memory_runs_once_more_alone_what_does_not_fit) 
   EXPECT_TRUE(fs::exists(at("s" + trial(1)) / "output.txt"));
 }
 
-// Kills each sweep at random moments and lets it go on; expects what the undisturbed one left.
+// Kills each sweep at random moments and resumes it. Expects the results of the undisturbed sweep.
 TEST_F(Sweep, that_was_killed_goes_on_as_the_undisturbed_one) {
   const char* asked = std::getenv("TANREN_SWEEP_KILLS");
   const int kills = asked != nullptr ? std::atoi(asked) : 1;
@@ -281,7 +288,7 @@ TEST_F(Sweep, that_was_killed_goes_on_as_the_undisturbed_one) {
   }
 }
 
-// As a kill leaves it that comes between a trial's checkpoint at its rung and the evaluation there.
+// The state after a kill between a trial's checkpoint at its rung and the evaluation there.
 TEST_F(Sweep, makes_up_the_evaluation_at_a_rung_without_another_update) {
   write("asha",
         "trials = 2\nsampler = \"grid\"\nscheduler = \"asha\"\nfirst_rung = 4\nreduction = 2\n"
@@ -305,7 +312,7 @@ TEST_F(Sweep, makes_up_the_evaluation_at_a_rung_without_another_update) {
   ASSERT_EQ(tanren(command + " --out s").code, 0);
   EXPECT_EQ(trials("s")[0]["step"], 4);
   const std::string saved = read_file(at("s" + trial(0) + "/checkpoints/step-4/config.toml"));
-  EXPECT_EQ(saved.find("stop_after"), std::string::npos);  // it is of a start
+  EXPECT_EQ(saved.find("stop_after"), std::string::npos);  // it belongs to one start only
   for (const int64_t id : {0, 1}) {
     EXPECT_EQ(plain_log("s" + trial(id)), plain_log("whole" + trial(id))) << id;
   }
@@ -323,7 +330,7 @@ TEST_F(Sweep, saves_its_trials_at_an_interrupt_and_is_alone_in_its_folder) {
     return fs::file_size(at("s" + trial(0)) / "log.jsonl", none) > 100 && !none &&
            fs::file_size(at("s" + trial(1)) / "log.jsonl", none) > 100 && !none;
   }));
-  // A fork of it may do anything only as long as it has one thread.
+  // A fork of a process may call anything only if the process has one thread.
   const fs::path tasks = "/proc/" + std::to_string(sweep.pid()) + "/task";
   EXPECT_EQ(std::distance(fs::directory_iterator(tasks), fs::directory_iterator()), 1);
   expect_code("sweep s", 2, {"[sweep] another process writes s/journal.jsonl"});
@@ -346,7 +353,7 @@ TEST_F(Sweep, saves_its_trials_at_an_interrupt_and_is_alone_in_its_folder) {
   }
 }
 
-// Who ends a whole job (a batch system, systemd) signals its processes in any order.
+// A batch system or systemd that ends a whole job signals its processes in any order.
 TEST_F(Sweep, whose_trial_is_signalled_before_itself_goes_on_with_that_trial) {
   write("grid", "sampler = \"grid\"\ntimeout = 0", dimension("optimizer.learning_rate", kAdam));
   Child sweep = start_long("grid.toml");
@@ -366,7 +373,7 @@ TEST_F(Sweep, that_was_paused_with_its_trials_takes_none_for_hung) {
   const auto processes = trial_processes(sweep.pid());
   ASSERT_EQ(processes.size(), 1u);
   ::kill(processes[0], SIGSTOP);
-  ::sleep(1);  // it looks once more, and sees no life
+  ::sleep(1);  // the sweep checks once more and sees no progress
   sweep.signal(SIGSTOP);
   ::sleep(4);
   sweep.signal(SIGCONT);
@@ -385,7 +392,7 @@ TEST_F(Sweep, starts_nothing_more_on_a_full_disk_and_goes_on_later) {
     return std::count_if(lines.begin(), lines.end(),
                          [](const auto& line) { return line.contains("start"); });
   };
-  // 4 KiB a file: the journal has room, a run's config has not.
+  // Files may have 4 KiB: the journal fits, the config of a run does not.
   const auto full = shell(
       "ulimit -f 8; trap '' XFSZ; exec " + std::string(TANREN_BINARY) + " sweep grid.toml --out s",
       folder_.path());
@@ -413,7 +420,7 @@ TEST_F(Sweep, may_grow_and_takes_no_other_config) {
   EXPECT_EQ(read_file(at("s/journal.jsonl")), before);
   ASSERT_EQ(tanren("sweep s --quiet --set sweep.trials=3").code, 0);
   EXPECT_EQ(trials("s").size(), 3u);
-  // What it grew to stays, and where the config stood and where one is do not matter.
+  // The sweep keeps its new size. It does not depend on its config file or on the current folder.
   fs::create_directory(at("elsewhere"));
   fs::remove(at("random.toml"));
   const auto later = shell(forked_tanren() + " sweep ../s", at("elsewhere"));
@@ -436,7 +443,7 @@ TEST_F(Sweep, of_another_program_is_begun_and_reported_here) {
           R"({"end":0,"step":8,"value":0.5})",
           R"({"start":1,"values":{"optimizer.learning_rate":"0.02"},"until":8})",
           R"({"end":1,"step":4,"value":0.7})"});
-  // The program's files stay, also where it links to runs elsewhere.
+  // The files of the other program stay, also where a link leads to runs elsewhere.
   fs::create_directories(at("elsewhere/checkpoints/step-4"));
   write_file(at("elsewhere/model.safetensors"), "weights");
   fs::create_directories(at("s/trials"));
@@ -448,7 +455,7 @@ TEST_F(Sweep, of_another_program_is_begun_and_reported_here) {
   EXPECT_EQ(leaderboard("s")["done"], true);
   EXPECT_EQ(trials("s")[0]["state"], "finished");
   EXPECT_EQ(trials("s")[1]["state"], "stopped");
-  // A damaged time is no reason to stop.
+  // A damaged time.json does not stop the sweep.
   write_file(at("s/time.json"), "{");
   EXPECT_EQ(tanren("sweep s").code, 0);
   expect_code("sweep s --set sweep.scheduler=none", 2, {"scheduler: \"external\" → \"none\""});
@@ -485,7 +492,7 @@ TEST_F(Sweep, refuses_bad_input_before_anything_is_written) {
   text.replace(text.find("\"value\":"), 9, "\"value\":9");
   folder_.file("s/journal.jsonl", text);
   refuses("s", {"s/journal.jsonl:", "is not as it was written"});
-  // Trials of a new journal would take the results of the old ones.
+  // Otherwise the trials of a new journal would take the results of the old ones.
   fs::remove(at("s/journal.jsonl"));
   refuses("s", {"s/journal.jsonl has 0 trials, and s/trials/000", "put back the journal"});
   refuses("s", {"put back the journal"});

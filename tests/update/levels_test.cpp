@@ -41,7 +41,8 @@ struct Net : Module {
   std::shared_ptr<Linear> head;
 };
 
-// `first`: the net's tensors, by name with "first." before it; those that it lacks stay as drawn.
+// `first` holds initial tensors of the net by name, prefixed with "first.". Tensors that it lacks
+// keep their random values.
 Task net_task(const RunConfig& config, const DataInfo& info, const TensorMap& first) {
   const at::NoGradGuard no_grad;
   at::manual_seed(1);
@@ -104,7 +105,7 @@ TEST(Levels, give_weights_norms_gradients_and_state_their_types) {
   }
 }
 
-// A batch norm by another name, and a block of another class that is named so.
+// A batch norm whose class has another name, and another class that has "BatchNorm" in its name.
 struct OwnNorm : torch::nn::BatchNorm2dImpl {
   using torch::nn::BatchNorm2dImpl::BatchNorm2dImpl;
 };
@@ -152,7 +153,8 @@ TEST(Levels, can_be_changed_property_by_property) {
   EXPECT_EQ(NetRun(config).type_of("norm.weight"), at::kBFloat16);
 }
 
-// The largest difference of a tensor of the model to the one of its name, by its size where above 1.
+// The largest difference of a model tensor to the expected tensor of the same name. It is relative
+// where the expected value is above 1.
 double error_to(const TensorMap& expected, const std::string& key, const NetRun& run) {
   double largest = 0;
   for (const auto& [name, tensor] : run.state.model_tensors()) {
@@ -228,7 +230,7 @@ TEST(Levels, on_ranks_train_as_one_rank_does) {
     auto config = ranks_config(words);
     config.optimizer = {.kind = "sgd", .learning_rate = 0.05, .weight_decay = 0, .momentum = 0.9};
     const Trained one = trained(config, "threads", 1);
-    const double bound = words.ends_with("bf16") ? 8e-3 : 1e-3;  // of the type's last bit
+    const double bound = words.ends_with("bf16") ? 8e-3 : 1e-3;  // last bits of the type
     for (const std::string engine : {"threads", "gloo"}) {
       for (const int64_t zero : {0, 1, 2}) {
         config.parallel.zero = zero;
@@ -281,7 +283,8 @@ TEST(Levels, recompute_blocks_and_split_scores_as_without) {
   }
 }
 
-// Found by reading: rank 0's weights went to the others, and the copies of theirs stayed.
+// Found by reading the code: the other ranks got rank 0's weights but kept their own copies of
+// them.
 TEST(Levels, begin_with_rank_0s_weights_in_the_copies_too) {
   for (const int64_t zero : {0, 1, 2}) {
     auto config = ranks_config("O2 bf16");
@@ -339,7 +342,7 @@ TEST(Levels, keep_the_dynamic_scale_below_its_ceiling) {
   EXPECT_EQ(run.objective().scaler.scale(), 4096);
 }
 
-// Mean squared error as a metric sees it, from outputs of the type that is asked for.
+// The mean squared error metric if outputs are cast to `type` before metrics see them.
 double squared_error(const std::string& level, const std::string& type) {
   auto config = level_config(level, level == "O0" ? "auto" : "bf16");
   config.data.train.fields[1] = "labels: float[5] in [-1, 1]";

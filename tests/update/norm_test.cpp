@@ -33,7 +33,7 @@ struct Normed {
   at::Tensor weights;
 };
 
-// What each rank has after `updates` updates.
+// The norms and weights of each rank after `updates` updates.
 std::vector<Normed> normed(const RunConfig& config, int ranks, int updates) {
   const OneThread one_thread;
   const TokenData data(38);
@@ -47,8 +47,8 @@ std::vector<Normed> normed(const RunConfig& config, int ranks, int updates) {
   return all;
 }
 
-// With batches of one sample the last rank alone has one, so that all layouts have the gradient of
-// one rank to the last bit. Rank 0 speaks for it.
+// With batches of one sample only the last rank has a sample. So every layout has the gradient of
+// one rank to the last bit. Rank 0 contributes the norm.
 TEST(NormOverRanks, is_bitwise_that_of_one_rank_where_gradients_are) {
   for (const char* mode : {"fp32", "fp64"}) {
     auto config = ranks_config(mode);
@@ -74,7 +74,7 @@ TEST(NormOverRanks, has_the_same_bits_with_any_buckets) {
   for (const Normed& rank : normed(config, 2, 3)) EXPECT_EQ(rank.norms, small.norms);
 }
 
-// Each slice is measured by its rank, and each element once.
+// Each rank measures its own slices, so that each element counts once.
 TEST(NormOverRanks, of_shared_gradients_is_that_of_whole_ones_to_rounding) {
   for (const int ranks : {2, 3}) {
     auto config = ranks_config("fp64");
@@ -88,7 +88,7 @@ TEST(NormOverRanks, of_shared_gradients_is_that_of_whole_ones_to_rounding) {
   }
 }
 
-// A frozen parameter lies before one that is reached and one that is not.
+// The frozen parameter lies before a parameter that backward reaches and one that it does not.
 struct Places : torch::nn::Module {
   Places() {
     frozen = register_parameter("frozen", at::ones({3}), /*requires_grad=*/false);
@@ -99,7 +99,8 @@ struct Places : torch::nn::Module {
   at::Tensor frozen, first, unused, second;
 };
 
-// The loss is `factor` times the sum of the weights, and once more for samples from 6 on.
+// The loss is `factor` times a sum: the sum of `first` per sample, plus 3 times the sum of `second`
+// if the microbatch has a sample from 6 on.
 Task places_task(double factor) {
   auto net = std::make_shared<Places>();
   Task task;
@@ -136,7 +137,7 @@ TEST(NormOverRanks, and_flags_of_a_model_with_frozen_parameters_are_each_in_its_
     on_ranks(2, [&](Communicator& comm) {
       RankRun run(config, data, comm, [] { return places_task(1); });
       const StepReport report = run.step();
-      // 12 elements of gradient 1 and 12 of 3/12.
+      // 12 elements have gradient 1 and 12 have 3/12.
       EXPECT_DOUBLE_EQ(report.objectives[0].grad_norm, std::sqrt(12 + 12.0 / 16));
       run.state.settle();
       const auto& net = dynamic_cast<const Places&>(*run.state.task.module);
@@ -148,7 +149,7 @@ TEST(NormOverRanks, and_flags_of_a_model_with_frozen_parameters_are_each_in_its_
   }
 }
 
-// It would measure nothing, or what rank 0 measures too.
+// Otherwise the rank would measure nothing, or what rank 0 measures too.
 TEST(NormOverRanks, is_refused_where_the_objectives_were_built_for_another_rank) {
   const TokenData data(12);
   const auto alone = single_communicator();
@@ -159,7 +160,7 @@ TEST(NormOverRanks, is_refused_where_the_objectives_were_built_for_another_rank)
                          "was built for rank 1, and this is rank 0 of 1");
 }
 
-// All but the three elements that no backward reaches.
+// All elements count except the three that no backward reaches.
 TEST(FlushOverRanks, shares_count_each_element_once) {
   const TokenData data(12);
   auto config = places_config("fp32");

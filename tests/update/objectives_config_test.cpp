@@ -1,5 +1,4 @@
-// What a config says of single objectives: turns, weights, optimizer, schedule and clip of their
-// own.
+// Settings of single objectives: their own turns, weights, optimizer, schedule and clip.
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/testing.h"
@@ -28,7 +27,7 @@ namespace {
 
 constexpr int kUpdates = 12, kTurns = 3;  // the generator is in turn at every third batch
 
-// The GAN's config, read as from a file, with what `sets` say.
+// The GAN's config, parsed as from a file, with the settings `sets`.
 RunConfig configured(const std::vector<std::string>& sets) {
   auto config = gan_config();
   config.run.steps = kUpdates;
@@ -58,9 +57,9 @@ std::vector<GanForm> gan_forms() {
           {"two phases", [] { return two_phase_gan(); }, false}};
 }
 
-// Plain torch: each update's rates, clips and weights written out. Critic: Adam, cosine over 12
-// updates, norm. Generator: SGD with momentum, two updates of warm-up and a linear decay over its 4
-// updates, values.
+// The same training in plain torch, with each update's rates, clips and weights written out.
+// Critic: Adam, cosine over 12 updates, clipped by norm. Generator: SGD with momentum, two updates
+// of warm-up and a linear decay over its 4 updates, clipped by value.
 at::Tensor trained_by_hand(const RunConfig& config, bool shares_forward) {
   TinyRun run(config, nullptr, one_forward_gan());  // for its weights and batches
   auto& net = dynamic_cast<GanNet&>(*run.state.task.module);
@@ -165,7 +164,7 @@ TEST(ObjectivesConfig, resumes_bitwise_from_its_written_config) {
 
 // --- weights of an objective that takes all terms
 
-// One objective on the critic's terms, which it does not list.
+// One objective that uses the critic's terms but does not list them.
 Task unlisted(double factor_of_fake) {
   Task task = one_forward_gan();
   PhaseSpec& phase = task.phases.front();
@@ -204,7 +203,7 @@ TEST(ObjectivesConfig, asks_no_count_of_a_term_that_is_only_told) {
   PhaseSpec& phase = task.phases.front();
   phase.forward = [inner = phase.forward](const Batch& batch) {
     Terms terms = inner(batch);
-    terms.push_back({"told", terms.back().sum * 2, "patches"});  // which no data counts
+    terms.push_back({"told", terms.back().sum * 2, "patches"});  // no data counts patches
     return terms;
   };
   TinyRun run(gan_config(), nullptr, task), plain(gan_config(), nullptr, one_forward_gan());
@@ -264,7 +263,8 @@ TEST(ObjectivesConfig, takes_the_runs_patterns_of_the_whole_model_and_its_own_of
 }
 
 TEST(ObjectivesConfig, counts_its_own_layers_among_its_own_parameters) {
-  // The generator's layers are all of its one layer, so that its last one has the whole rate.
+  // The generator has a single group of layers. It is the last one too, so it has the full learning
+  // rate.
   const auto weights_of = [](const std::vector<std::string>& sets) {
     TinyRun run(configured(sets), nullptr, one_forward_gan());
     run.steps(2);
@@ -292,7 +292,7 @@ TEST(ObjectivesConfig, keeps_its_proportion_to_the_rate_of_averaging) {
   EXPECT_EQ(reports[3].objectives[1].learning_rate, 0.05);
 }
 
-// The plan knows the terms of a task that lists them; the first step knows all.
+// The plan knows the terms only if the task lists them. The first step knows all terms.
 TEST(ObjectivesConfig, refuses_weights_that_train_nothing_or_name_no_term) {
   const auto refusal_of = [](const std::string& weight) {
     auto config = tiny_config("mlp");

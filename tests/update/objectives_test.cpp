@@ -85,8 +85,8 @@ void expect_unchanged(const RunState& state, const std::map<std::string, at::Ten
 
 // --- against a loop by hand
 
-// The same GAN, trained by libtorch's own optimizers. `is_shared`: both gradients are taken before
-// either is applied.
+// The same GAN, trained by libtorch's own optimizers. If `is_shared`, both gradients are computed
+// before either is applied.
 at::Tensor by_hand(const RunConfig& config, int updates, int every, bool is_shared) {
   TinyRun run(config, nullptr, one_forward_gan());  // for its weights and batches
   auto& net = net_of(run.state);
@@ -477,7 +477,7 @@ TEST_F(ObjectivesMemory, is_predicted_for_the_step_with_all_of_them) {
   }
 }
 
-// --- what took the first alone
+// --- what once used only the first phase or objective
 
 TEST(Objectives, have_their_averages_statistics_measured_in_all_phases) {
   auto config = gan_config();
@@ -520,7 +520,7 @@ TEST(Objectives, keep_their_own_statistics_until_their_average_has_begun) {
   EXPECT_TRUE(at::equal(statistics, before));
 }
 
-// SWA begins at a share of the run, whatever share of it an objective is in turn.
+// SWA begins at a share of the run, no matter how often an objective is in turn.
 TEST(Objectives, begin_their_averages_at_the_same_batch) {
   auto config = gan_config();
   config.average.kind = "swa";

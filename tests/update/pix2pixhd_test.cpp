@@ -58,8 +58,8 @@ RunConfig picture_config(const std::string& size, const std::string& mode = "fp6
   return config;
 }
 
-// For comparisons of two ways to compute: a bias before a norm has a gradient of rounding alone,
-// which Adam divides by eps.
+// The config for comparing two ways to compute. The gradient of a bias before a norm is only
+// rounding error, which Adam divides by eps.
 RunConfig exact_config(const std::string& size) {
   RunConfig config = picture_config(size);
   config.optimizer.eps = 1e-6;
@@ -233,8 +233,8 @@ TEST(Pix2pixhdRun, in_16_bits_loses_nearly_as_in_fp32) {
   }
 }
 
-// The generator's loss must not cost gradients of the discriminators' weights, nor theirs a way
-// back through the generator.
+// The generator's loss must not compute gradients of the discriminators' weights, and the
+// discriminators' loss must not go back through the generator.
 TEST(Pix2pixhdRun, goes_back_through_each_network_no_more_than_it_must) {
   TinyRun run(picture_config("global"));
   static std::atomic<int> of_weight, of_input, of_difference;
@@ -255,10 +255,11 @@ TEST(Pix2pixhdRun, goes_back_through_each_network_no_more_than_it_must) {
   run.step();
   at::removeCallback(handle);
   constexpr int kGenerator = 10, kDiscriminators = 10;  // convolutions
-  // The generator's backward passes through the discriminators once; theirs go through the made
-  // and the real pictures' graphs.
+  // The generator's backward passes through the discriminators once. The discriminators' backward
+  // passes through the graphs of the generated and of the real pictures.
   EXPECT_EQ(of_weight, kGenerator + 2 * kDiscriminators);
-  // The first convolution of a network needs no gradient of its input, but for the generator's way.
+  // The first convolution of a network needs no gradient of its input, except for the generator's
+  // loss.
   constexpr int kFirst = 2;  // one of each scale
   EXPECT_EQ(of_difference, 8) << "of features; l1, whose weight is 0, has no backward";
   EXPECT_EQ(of_input, kGenerator - 1 + kDiscriminators + 2 * (kDiscriminators - kFirst));
@@ -266,7 +267,8 @@ TEST(Pix2pixhdRun, goes_back_through_each_network_no_more_than_it_must) {
 
 class Pix2pixhdPeaks : public StepPeaksTest {};
 
-// Every eleventh allocation of a step with both networks fails once, from another one in each run.
+// Every eleventh allocation of a step with both networks fails once. Each run begins with another
+// allocation.
 TEST_F(Pix2pixhdPeaks, that_memory_does_not_reach_are_recovered) {
   install_cpu_allocator();
   RunConfig config = exact_config("global");
@@ -319,7 +321,7 @@ TEST_F(Pix2pixhdPeaks, are_predicted) {
   }
 }
 
-// Writes a vgg19 of random weights, as far as a perceptual loss reads it.
+// Writes the layers of a vgg19 that a perceptual loss reads, with random weights.
 void write_vgg19(const fs::path& file) {
   TensorMap tensors;
   int64_t in = 3, index = 0;
@@ -358,7 +360,8 @@ TEST_F(Pix2pixhdPeaks, with_a_perceptual_loss_are_predicted_and_any_split_is_exa
     EXPECT_LE(std::abs(peaks.error()), 0.03) << mode;
     const auto summary = run({.config = config, .folder = folder.path() / mode}, {}).summary;
     ASSERT_TRUE(summary.predicted_peak_bytes.has_value());
-    // A run adds its data to the prediction, among which the constants are not counted again.
+    // A run adds its data to the prediction. The constants are part of the data and are not counted
+    // again.
     EXPECT_LT(*summary.predicted_peak_bytes - peaks.predicted, 1 << 20) << mode;
   }
 }

@@ -312,7 +312,7 @@ struct Estimated {
   int64_t made = 0;  // samples collated for the estimate
 };
 
-// Estimates the statistics of the averaged weights `given`; the result of each rank.
+// Estimates the statistics of the averaged weights `given`. Returns the result of each rank.
 std::vector<Estimated> estimated(const RunConfig& config, int ranks, const TensorMap& given) {
   const auto data = open_dataset(config.data.train, "data.train");
   std::vector<Estimated> all(static_cast<size_t>(ranks));

@@ -1,5 +1,5 @@
-// Cases in which an update must leave no trace: an interrupted search of the loss scale and a batch
-// that counts nothing. And objectives do not mix their states. Issue 21.
+// Cases in which an update must leave no trace: an interrupted search of the loss scale, and a
+// batch that counts nothing. Also, objectives do not mix their states. Issue 21.
 #include "tests/support/tiny_run.h"
 #include "tests/update/sparse_tokens.h"
 
@@ -11,6 +11,7 @@
 #include "tanren/train/train_loop.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <algorithm>
 #include <cmath>
@@ -154,7 +155,7 @@ TEST(NothingCounted, in_all_of_an_evaluation_ends_the_run_once_it_is_saved) {
   EXPECT_EQ(last->filename(), "step-1");
 }
 
-// Issue 26: what cannot be noted beside a complete checkpoint ended the run.
+// Issue 26: the run ended if it could not note that a checkpoint is complete.
 TEST(Saved, checkpoints_count_also_where_that_cannot_be_noted) {
   const SparseTokens data(36, 36, 36);
   auto config = sparse_config("fp64");
@@ -228,6 +229,37 @@ TEST(NothingCounted, skips_the_objectives_whose_terms_it_divides_and_no_other) {
   EXPECT_EQ(name(report.objectives[1].verdict.cause), "nothing counted");
   EXPECT_FALSE(at::equal(run.state.model_tensors().at("a"), a));
   EXPECT_TRUE(at::equal(run.state.model_tensors().at("b"), b));
+}
+
+// A frozen batch norm in training mode, whose parameters the patterns of both objectives match.
+struct TwoBehindNorm : Two {
+  TwoBehindNorm() : norm(register_module("norm", torch::nn::BatchNorm1d(1))) {
+    for (auto& parameter : norm->parameters()) parameter.set_requires_grad(false);
+  }
+  torch::nn::BatchNorm1d norm;
+};
+
+TEST(NothingCounted, leaves_a_buffer_to_the_objective_that_is_applied) {
+  for (const bool first_is_skipped : {false, true}) {
+    auto net = std::make_shared<TwoBehindNorm>();
+    Task task = two_objectives("first", "second");
+    task.module = net;
+    auto& phase = task.phases.front();
+    phase.forward = [net](const Batch& batch) -> Terms {
+      const at::Tensor seen = net->norm(batch["inputs"].reshape({-1, 1})).sum();
+      return {{"of_a", (net->a * seen).sum(), "samples"}, {"of_b", net->b.sum() * seen, "boxes"}};
+    };
+    for (auto& objective : phase.objectives) objective.parameters.emplace_back("norm.*");
+    if (first_is_skipped) std::swap(phase.objectives[0], phase.objectives[1]);
+    TinyRun run(tiny_config("mlp"), nullptr, task);
+    GlobalBatch batch = run.loader->next();
+    batch.counts["boxes"] = 0;
+    const at::Tensor before = net->norm->running_mean.clone();
+    const StepReport report = run.step(batch);
+    EXPECT_EQ(report.objectives[first_is_skipped ? 0 : 1].verdict.action, Action::skip);
+    EXPECT_EQ(report.objectives[first_is_skipped ? 1 : 0].verdict.action, Action::apply);
+    EXPECT_FALSE(at::equal(net->norm->running_mean, before)) << first_is_skipped;
+  }
 }
 
 TEST(NothingCounted, in_a_whole_epoch_is_an_error_and_no_endless_run) {

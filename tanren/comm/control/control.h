@@ -1,8 +1,8 @@
-// ControlChannel: reports failures among the processes of a run, beside their collectives, which
-// would only time out. A star of TCP connections to rank 0, watched by one thread per process; a
-// connection that ends without a goodbye is a lost rank. Invariant: the first failure has the same
-// text on all ranks, except on a rank that failed itself at the same time. Thread-safe, torch-free.
-// Called by the communicators of Gloo and NCCL.
+// ControlChannel: reports failures among the processes of a run. It is separate from their
+// collectives, which would only time out. A star of TCP connections to rank 0, watched by one
+// thread per process; a connection that ends without a goodbye is a lost rank. Invariant: the first
+// failure has the same text on all ranks, except on a rank that failed itself at the same time.
+// Thread-safe, torch-free. Called by the communicators of Gloo and NCCL.
 #pragma once
 
 #include "tanren/comm/control/mailbox.h"
@@ -26,7 +26,7 @@ class ControlChannel : private ControlMailbox {
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  // What the run's threads call; mailbox.h describes each.
+  // The run's threads call these. mailbox.h describes each.
   using ControlMailbox::AwaitScope;
   using ControlMailbox::count_operation;
   using ControlMailbox::fail;

@@ -113,7 +113,7 @@ TEST(ControlChannel, unverified_peers_are_refused_and_disturb_nobody) {
       {std::string("\x16\x03\x01\0\n", 5), "no way to begin"},
       {"hello\n", "no way to begin"},
       {"hello 2 r1 2 1\n", "no way to begin"},
-      {"hello r1 2 1 77 node\n", "another version of tanren"},  // of before there were versions
+      {"hello r1 2 1 77 node\n", "another version of tanren"},  // without a version
       {"hello 3 r1 2 1 77 node\n", "another version of tanren"},
       {"hello 2 r2 2 1 77 node\n", "another run"},
       {"hello 2 r1 3 1 77 node\n", "it says rank 1 of 3, and this run has 2"},
@@ -194,7 +194,7 @@ TEST(ControlChannel, asks_for_a_part_of_thousands_of_ranks) {
 TEST(ControlChannel, goes_on_from_a_rank_that_waits_in_a_sum_to_the_one_that_is_late_for_it) {
   ControlGroup group(5);
   auto channels = group.open();
-  // Parts of one index: ranks 0 and 4 have started no operation either, which says nothing.
+  // Parts of one index. Ranks 0 and 4 have also started no operation, but are in another part.
   for (const size_t rank : {0, 4}) channels[rank]->join({1, {0, 4}});
   for (const size_t rank : {1, 2, 3}) channels[rank]->join({1, {1, 2, 3}});
   for (const size_t rank : {1, 1, 2, 2, 3}) channels[rank]->count_operation(1);

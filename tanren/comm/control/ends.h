@@ -1,6 +1,6 @@
 // The two ends of the control channel, each the body of one thread: the server on rank 0, a client
-// on every other rank. messages.h has what they send each other. Both return soon after the
-// mailbox's stop, and then close their connections, which tells the others. Called by control.cpp.
+// on every other rank. messages.h describes their messages. Both return soon after the mailbox's
+// stop, and then close their connections, so that the other ends notice. Called by control.cpp.
 #pragma once
 
 #include "tanren/comm/control/mailbox.h"

@@ -111,7 +111,7 @@ ControlMember ControlMailbox::reply() const {
   ControlMember own = members_[static_cast<size_t>(options.rank)];
   own.num_operations = num_operations_;
   own.firsts = firsts_;
-  // The one that it has waited for the longest.
+  // The oldest wait.
   own.awaited = awaited_.empty() ? Awaited() : awaited_.front();
   return own;
 }

@@ -1,7 +1,8 @@
-// What a rank's own threads and the thread of its control channel leave for each other: messages to
-// send; the ranks as their messages describe them, the first failure, the answer to a question.
-// Invariant: the first failure stays, and the callback gets it once. Thread-safe, torch-free.
-// Called through control.h by the run, and by the two ends of the channel.
+// ControlMailbox: the data that a rank's own threads and the thread of its control channel
+// exchange: messages to send, the state of all ranks as their messages describe it, the first
+// failure, and the answer to a question. Invariant: the first failure stays, and the callback gets
+// it once. Thread-safe, torch-free. Called through control.h by the run, and by the two ends of the
+// channel.
 #pragma once
 
 #include "tanren/comm/awaited.h"
@@ -22,24 +23,24 @@
 
 namespace tanren {
 
-// A rank as far as this one knows it.
+// What this rank knows about a rank.
 struct ControlMember {
   std::string machine = "?";
   int64_t pid = 0;  // 0: it has not connected yet
   std::string state;
   bool left = false;
   std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
-  // Its reply to an ask of the server.
+  // When it last replied to an ask of the server.
   std::chrono::steady_clock::time_point replied{};
   std::vector<int64_t> num_operations;  // started, by ControlPart::index
-  std::vector<int64_t> firsts;  // the lowest rank of its part of each index; below 0: it has none
+  std::vector<int64_t> firsts;  // the lowest rank of its part, by ControlPart::index; below 0: none
   Awaited awaited;
 };
 
 // Ranks that start the same operations in the same order: all of them, or those of a part. Parts
-// that share no rank may have the same index; with its lowest rank it is unique.
+// that share no rank may have the same index. Index and lowest rank together are unique.
 struct ControlPart {
-  size_t index = 0;        // of its count of operations; 0: of all ranks
+  size_t index = 0;        // of its operation counter; 0: all ranks
   std::vector<int> ranks;  // rising; empty: all
 
   int first() const { return ranks.empty() ? 0 : ranks.front(); }
@@ -75,16 +76,18 @@ class ControlMailbox {
   // Counts an operation that this rank starts in the part of this index. Returns its number there,
   // from 1 on.
   int64_t count_operation(size_t part = 0);
-  // Names the ranks that keep operation `number` waiting: "rank 1 <phrase>: its process does not
-  // answer …" for ranks that do not answer, else "rank 1 <phrase>: it answers, …" for those that
-  // have started the fewest operations of the part and not this one. Empty if there are neither, or
-  // if a failure is known. Asks all ranks, and takes seconds if one does not answer.
+  // Names the ranks that keep operation `number` waiting. If some ranks do not answer, it names
+  // only these ranks: "rank 1 <phrase>: its process does not answer …". If all ranks answer, it
+  // names those that have started the fewest operations of the part and not this one: "rank 1
+  // <phrase>: it answers, …". Empty if there are neither, or after a failure is known. Asks all
+  // ranks, and takes seconds if one does not answer.
   std::string held_up_by(int64_t number, const std::string& phrase, const ControlPart& part = {});
-  // Names the rank that keeps the message of rank `rank` waiting: one that does not answer, else
-  // the one at the end of the waits that begin with that rank's. A rank that waits for a message
-  // waits for the other one; for an operation, for the rank of its part with the fewest.
+  // Names the rank that keeps a message with rank `rank` waiting: a rank that does not answer, or
+  // otherwise the last rank in the chain of waits that begins at `rank`. In this chain, a wait for
+  // a message leads to the message's other rank. A wait for a collective operation leads to the
+  // rank of its part that has started the fewest.
   std::string held_up_by_message(int rank, const std::string& phrase);
-  // While it lives, this rank's replies say that it waits for this. Costs no communication.
+  // While it lives, this rank's replies say that it waits for `awaited`. Costs no communication.
   class AwaitScope {
    public:
     // `mailbox` may be null.
@@ -102,7 +105,7 @@ class ControlMailbox {
   std::optional<std::string> failure(std::chrono::milliseconds timeout = {}) const;
   // `call` is called once with a failure that is not this rank's own: on the channel's thread, or
   // at once if the failure is already known. It must neither block nor use the channel. An empty
-  // `call`: on return, a call under way has ended.
+  // `call` removes the callback; on return, a call under way has ended.
   void on_failure(OnFailure call);
   // "rank 0 at step 12, rank 1 has left": on rank 0 about all ranks, on others about rank 0 and the
   // ranks that have left.
@@ -120,14 +123,14 @@ class ControlMailbox {
 
   struct Outgoing {
     std::vector<std::string> lines;  // of messages, as a client sends them
-    bool stop = false;               // the last ones
+    bool stop = false;               // these are the last
   };
   Outgoing take();
   void set_sent() {  // all that has been taken
     change([&] { num_sent_ = num_taken_; });
   }
   int wake_descriptor() const { return wake_.descriptor(); }
-  // What this rank says of itself in a reply, in this member's last fields.
+  // This rank's own entry. Its last fields are what a reply contains.
   ControlMember reply() const;
   void set_complete() {
     change([&] { complete_ = true; });
@@ -135,7 +138,7 @@ class ControlMailbox {
   void set_answer(const std::string& text) {
     change([&] { answer_ = text; });
   }
-  std::string set_failure(const std::string& text);  // returns the first, which may be another
+  std::string set_failure(const std::string& text);  // returns the first one
   // Calls the callback, once, with a failure that is not this rank's own. May take a while.
   void call_back();
 

@@ -83,7 +83,7 @@ std::vector<std::string> ControlLines::received() {
 }
 
 void ControlLines::send(std::string_view line) {
-  // A peer that has left this much unread is as good as gone; its connection will report that.
+  // A peer that leaves this much unread is probably lost, and its connection will report that.
   constexpr size_t kMaxUnsent = 1U << 20;
   if (!open_ || unsent_.size() > kMaxUnsent) return;
   unsent_.append(line).push_back('\n');
@@ -95,7 +95,7 @@ void ControlLines::flush() {
     const ssize_t num =
         ::send(descriptor(), unsent_.data(), unsent_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (num < 0 && errno == EINTR) continue;
-    if (num < 0) return;  // full, or broken: what was received before that is still to be read
+    if (num < 0) return;  // full, or broken: bytes received earlier must still be read
     unsent_.erase(0, static_cast<size_t>(num));
   }
 }

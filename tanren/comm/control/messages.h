@@ -45,7 +45,8 @@
 
 namespace tanren {
 
-// Changes with the table above: ranks of different versions would misread each other.
+// Raise it if the table above changes, because ranks of different versions would misread each
+// other.
 constexpr int64_t kControlVersion = 2;
 // A client's thread replies at once, whatever its run does.
 constexpr std::chrono::seconds kAnswerTimeout{3};
@@ -65,7 +66,7 @@ struct ControlMessage {
     return line;
   }
 
-  // Of a received line.
+  // Parses a received line.
   explicit ControlMessage(std::string line);
   std::string next();                   // takes the next field from `text`
   int64_t next_number();                // -1 if it is no number
@@ -75,8 +76,8 @@ struct ControlMessage {
   Word word;
 };
 
-// `text` as it may be in a line: control characters become blanks, and text that is too long is
-// cut.
+// `text` in a form that a line may contain: control characters become blanks, and text that is too
+// long is cut.
 std::string as_control_text(std::string_view text);
 
 // Lines over a non-blocking socket; closed if there is no socket. One thread.
@@ -88,17 +89,17 @@ class ControlLines {
       : socket_(std::move(socket)), open_(static_cast<bool>(socket_)) {}
 
   int descriptor() const { return socket_.descriptor(); }
-  // For poll(), which ignores closed ones.
+  // The entry for poll(), which ignores closed connections.
   pollfd polled() const;
   // Whether both sides can still send.
   bool is_open() const { return open_; }
   // Why it is not open; empty after an orderly end.
   const std::string& why_closed() const { return why_; }
 
-  // Sends what goes, and returns the complete lines received so far. Closes at the end, on an error
-  // and on a line that is too long.
+  // Sends as much as possible, and returns the complete lines received so far. Closes at the end,
+  // on an error and on a line that is too long.
   std::vector<std::string> received();
-  // Appends the line to those not sent yet, and sends as much as goes without waiting.
+  // Appends the line to those not sent yet, and sends as much as possible without waiting.
   void send(std::string_view line);
   void flush();
   bool has_unsent() const { return open_ && !unsent_.empty(); }

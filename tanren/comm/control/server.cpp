@@ -61,7 +61,7 @@ class ControlServer {
     std::string phrase;
     Clock::time_point asked;
   };
-  // Has connected, and has not said which rank it is.
+  // A peer that has connected and has not said which rank it is.
   struct UnverifiedPeer {
     ControlLines lines;
     Clock::time_point until;
@@ -251,15 +251,15 @@ class ControlServer {
     if (!silent.empty() && Clock::now() < question.asked + kAnswerTimeout) return std::nullopt;
     std::erase(silent, question.rank);  // it has just asked
     if (!silent.empty()) return mailbox_.silent_text(silent, question.phrase);
-    // It waits for this, even if it has waited for something else for longer.
+    // The asking rank counts as waiting for this, even if it also has an older wait.
     Awaited& awaited = members[static_cast<size_t>(question.rank)].awaited;
     awaited = {question.awaited, awaited.what, question.part, question.number};
     return question.awaited >= 0 ? holder_of_message(question, members)
                                  : late_for_operation(question, members);
   }
 
-  // The ranks that have started the fewest operations of a part, and not operation `number`, for
-  // which `waiting` waits.
+  // The ranks that have started the fewest operations of a part, and have not started operation
+  // `number`, for which rank `waiting` waits.
   static std::vector<int> late_ranks(const std::vector<ControlMember>& members, int waiting,
                                      size_t part, int64_t first, int64_t number) {
     std::vector<int> late;
@@ -328,7 +328,7 @@ class ControlServer {
   void set_failure(const std::string& text) {
     if (failure_) return;
     failure_ = mailbox_.set_failure(text);
-    // Before this rank breaks its connections, which takes a while.
+    // Sent before this rank breaks its connections, because that takes a while.
     send_all(ControlMessage::line(ControlMessage::news, *failure_));
     mailbox_.call_back();
   }

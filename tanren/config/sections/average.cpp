@@ -6,7 +6,7 @@
 namespace tanren {
 
 void fields(FieldList& add, AverageOptions& o) {
-  add("kind", &o.kind, "Average of the weights beside them: none, ema, swa.");
+  add("kind", &o.kind, "Average of the weights, kept in addition to them: none, ema, swa.");
   add("decay", &o.decay, "ema: share of the old average that stays, in [0, 1).");
   add("decay_warmup", &o.decay_warmup,
       "ema: a smaller decay at first, min(decay, (1 + t) / (10 + t)) after t updates.");
@@ -16,8 +16,8 @@ void fields(FieldList& add, AverageOptions& o) {
       "(ema), 0.75 (swa).",
       TextKind::number_or_word);
   add("learning_rate", &o.learning_rate, Identity::on_request,
-      "swa: constant learning rate from the start of averaging on; 0: the schedule's. It is the "
-      "first objective's; another one has it × its own peak rate / the first's.");
+      "swa: constant learning rate from the start of averaging on; 0: the schedule's. It holds for "
+      "the first objective; another one gets it × its own peak rate / the first's.");
   add("buffers", &o.buffers,
       "Batch norm's running statistics: average, copy, or estimate from training data; auto: "
       "average (ema), estimate (swa with batch norm).");

@@ -6,7 +6,8 @@ namespace tanren {
 
 void fields(FieldList& add, BatchOptions& o) {
   add("global_batch", &o.global_batch, Identity::defines,
-      "Samples per update over all ranks, or \"epoch\".", TextKind::number_or_word);
+      "Samples per update over all ranks, or \"epoch\": all samples in one update.",
+      TextKind::number_or_word);
   add("microbatch", &o.microbatch, Identity::free,
       "Samples per forward and backward; 0: a rank's whole share.");
 }

@@ -8,9 +8,11 @@ void fields(FieldList& add, CheckpointOptions& o) {
       "Applied steps between checkpoints; 0: only at the end or when stopped.");
   add("keep", &o.keep, Identity::free, "Newest checkpoints that stay, ≥ 1.");
   add("best", &o.best, Identity::free,
-      "Best checkpoints that stay beside them; an evaluation among the best writes one. 0: none.");
-  add("metric", &o.metric, Identity::free, "What ranks them: loss, or one of evaluate.metrics.");
-  add("mode", &o.mode, Identity::free, "auto (by the metric), min, max.");
+      "Number of best checkpoints that stay in addition; an evaluation among the best writes one. "
+      "0: none.");
+  add("metric", &o.metric, Identity::free,
+      "Metric that ranks the checkpoints: loss, or one of evaluate.metrics.");
+  add("mode", &o.mode, Identity::free, "Direction of improvement: auto (by the metric), min, max.");
 }
 
 void check_checkpoint(Problems& p, const CheckpointOptions& o) {

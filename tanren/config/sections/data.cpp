@@ -16,110 +16,117 @@ void fields(FieldList& add, SourceOptions& o) {
       "(texts with a label each), tokens.");
   add("path", &o.path, Identity::free,
       "csv, tensors: the file; text_table: a .csv, .tsv or .jsonl file; images: the folder; pairs: "
-      "the one that holds inputs/ and targets/; text, tokens: a file, a folder searched in depth, "
-      "or a pattern of them (*, ?, [a-z]). Relative to "
-      "the config file. The data themselves must be the same.",
+      "the folder that holds inputs/ and targets/; text, tokens: a file, a folder (searched "
+      "recursively), or a pattern of them (*, ?, [a-z]). Relative to the config file. A run that "
+      "resumes needs the same data.",
       TextKind::file);
   add("label", &o.label, "csv, text_table: name of the label column.");
   add("label_type", &o.label_type,
       "csv, text_table: class (0, 1, … or names) or value (regression).");
   add("shape", &o.shape, "csv: shape of one sample's inputs; empty: a row of features.");
-  add("scale", &o.scale, "csv: inputs are multiplied by it; not 0.");
-  add("offset", &o.offset, "csv: and this is added.");
+  add("scale", &o.scale, "csv: factor on the inputs; not 0.");
+  add("offset", &o.offset, "csv: number added to the inputs after scale.");
   add_table_fields(add, o);
   add("only_classes", &o.only_classes, Identity::defines,
-      "csv (as labels are), tensors (numbers), images (folders): samples of these classes alone, "
-      "which become 0, "
-      "1, … in this order. []: all.",
+      "csv (as in the label column), tensors (numbers), images (folders): use only samples of "
+      "these classes, which become 0, 1, … in this order. []: all.",
       TextKind::number_or_word);
   add("classes", &o.classes,
-      "csv, text_table: labels must lie in [0, classes); 0: one more than the largest.");
+      "csv, text_table: number of classes; labels must lie in [0, classes). 0: one more than the "
+      "largest label.");
   add("fields", &o.fields,
-      "synthetic: such as \"inputs: float[1,8,8] in [-1, 1]\", \"labels: int[] in [0, 9]\".");
-  add("samples", &o.samples, "synthetic: how many, ≥ 1.");
+      "synthetic: fields of a sample, such as \"inputs: float[1,8,8] in [-1, 1]\", \"labels: int[] "
+      "in [0, 9]\".");
+  add("samples", &o.samples, "synthetic: number of samples, ≥ 1.");
   add("size", &o.size, "images, pairs: [height, width] that come out; one number is a square.");
   add("resize", &o.resize,
       "images, pairs: shorter edge before the crop; 0: the smallest that covers the crop.");
   add("crop", &o.crop,
-      "images, pairs: center, none (squeezed to size); in training also random (a random part, "
-      "resized), shift (a random place).");
+      "images, pairs: center, none (the whole image, resized); in training also random (a random "
+      "part, resized), shift (a crop at a random place).");
   add("crop_scale", &o.crop_scale,
       "images, pairs, crop random: smallest and largest share of the area, in (0, 1].");
   add("crop_ratio", &o.crop_ratio,
       "images, pairs, crop random: smallest and largest width / height.");
   add("pad", &o.pad,
-      "images, pairs, crop shift: black pixels around the image, in its size before the crop.");
+      "images, pairs, crop shift: black pixels added around the resized image before the crop.");
   add("flip", &o.flip, "images, pairs: probability that a training image is mirrored, in [0, 1].");
   add("color", &o.color,
       "images: jitter of [brightness, contrast, saturation, hue] in training; hue ≤ 0.5.");
   add("channels", &o.channels, "images, pairs: 3 (RGB) or 1 (grey).");
-  add("mean", &o.mean, "images: taken off pixels in [0, 1], a number per channel; []: 0.");
-  add("std", &o.std, "images: what is left is divided by it, a number per channel; []: 1.");
+  add("mean", &o.mean, "images: subtracted from pixels in [0, 1], a number per channel; []: 0.");
+  add("std", &o.std, "images: divisor of the pixels after that, a number per channel; []: 1.");
   add("max_pixels", &o.max_pixels, "images, pairs: a file with more pixels counts as broken.");
   add("broken", &o.broken, Identity::free,
-      "images, pairs: damaged, empty or unreadable files are an error, or skip: left out and "
-      "named.");
+      "images, pairs: treatment of damaged, empty or unreadable files: error, skip (they are left "
+      "out and named).");
   add("side_by_side", &o.side_by_side,
       "pairs: a file holds both pictures, the input on the left, the target on the right; path is "
       "their folder.");
   add("swap", &o.swap, "pairs: targets become the inputs, and inputs the targets.");
   add("filter", &o.filter,
-      "pairs: how inputs are resized: bilinear, bicubic, or nearest, which mixes no labels.");
-  add("target_filter", &o.target_filter, "pairs: how targets are resized; empty: as filter says.");
-  add("target_channels", &o.target_channels, "pairs: of targets, 3 or 1; 0: channels.");
+      "pairs: filter that resizes inputs: bilinear, bicubic, nearest (mixes no labels).");
+  add("target_filter", &o.target_filter,
+      "pairs: filter that resizes targets; empty: the same as filter.");
+  add("target_channels", &o.target_channels,
+      "pairs: channels of targets, 3 or 1; 0: the same as channels.");
   add("context", &o.context,
-      "text, tokens: tokens that a window sees and predicts, ≥ 1; text_table: of a sample at most, "
-      "longer ones are cut.");
+      "text, tokens: number of tokens that a window reads and predicts, ≥ 1; text_table: longest "
+      "sample in tokens, longer ones are cut.");
   add("stride", &o.stride,
-      "text, tokens: from one window to the next, up to context; 0: context. Where windows "
-      "overlap, training learns all targets of each, evaluation counts every target once.");
+      "text, tokens: distance in tokens from one window to the next, up to context; 0: context. "
+      "Where windows overlap, training learns all targets of each, evaluation counts every target "
+      "once.");
   add("include", &o.include,
       "text, tokens: patterns of the files' names below the folder (* crosses folders); []: all.");
-  add("exclude", &o.exclude, "text, tokens: files of these names are left out.");
+  add("exclude", &o.exclude, "text, tokens: patterns of names of files that are left out.");
   add("part", &o.part,
-      "text, tokens: [low, high) of [0, 1): the files whose name hashes into it; of one file, that "
-      "stretch. Parts that do not overlap share nothing. []: all.");
+      "text, tokens: part [low, high) of [0, 1): the files whose name hashes into it, or that "
+      "stretch of a single file. Parts that do not overlap share nothing. []: all.");
   add("dtype", &o.dtype,
       "tokens: auto, uint8, uint16, uint32, int32, int64. auto: what a .npy or .safetensors header "
       "says; raw ids are uint16 while vocab_size ≤ 65536, else uint32.");
   add("vocab_size", &o.vocab_size,
-      "tokens, text with a tokenizer: ids lie in [0, vocab_size); a larger one is an error. 0: the "
-      "tokenizer's.");
+      "tokens, text with a tokenizer: size of the vocabulary; an id outside [0, vocab_size) is an "
+      "error. 0: the tokenizer's.");
   add("document_end", &o.document_end,
-      "tokens, text with a tokenizer: id that ends a document; what follows it is no target. -1: "
-      "none.");
+      "tokens, text with a tokenizer: id that ends a document; the token after it is no target. "
+      "-1: none.");
   add("document_end_token", &o.document_end_token,
-      "The same by its text in the tokenizer, such as \"<|endoftext|>\"; empty: none.");
+      "tokens, text with a tokenizer: document_end by the token's text, such as \"<|endoftext|>\"; "
+      "empty: none.");
   add("text", &o.text, "text_table: name of the column that holds the text.");
-  add("text_pair", &o.text_pair, "text_table: of a second text, for pairs; empty: none.");
+  add("text_pair", &o.text_pair,
+      "text_table: name of the column that holds a second text, for pairs; empty: none.");
   add("tokenizer", &o.tokenizer, Identity::free,
       "tokenizer.json, vocab.txt, vocab.json (merges.txt beside it), or their folder; relative to "
-      "the config file. text_table needs one. text: the text as its tokens, not as bytes. tokens: "
-      "the one that made the ids. data.eval: empty is that of data.train. A run that resumes has "
-      "its own copy.",
+      "the config file. text_table needs one. text: the text becomes its tokens, not bytes. "
+      "tokens: the tokenizer that made the ids. data.eval: empty takes that of data.train. A run "
+      "that resumes has its own copy.",
       TextKind::file);
   add("class_names", &o.class_names,
       "csv, text_table: names of class 0, 1, …, as the label column has them. []: the names that "
       "data.train has, sorted; none if all its labels are whole numbers.");
   add("padding", &o.padding,
-      "text_table: longest (of the batch, to a multiple of 8) or fixed (context). Padding is "
-      "masked: it weighs nothing.");
+      "text_table: padded length: longest (of the batch, to a multiple of 8) or fixed (context). "
+      "Padding is masked and does not count.");
 }
 
 void fields(FieldList& add, DataOptions& o) {
   add("workers", &o.workers, Identity::free,
-      "Loader threads of a machine, shared by its ranks, 0 to 256; 0: the step's own thread "
-      "collates.");
+      "Loader threads of a machine, shared by its ranks, 0 to 256; 0: the thread of the step "
+      "prepares the batches.");
   add("prefetch", &o.prefetch, Identity::free, "Batches ready ahead of the step, 1 to 4096.");
-  add("shuffle", &o.shuffle, "Order drawn again each epoch, a pure function of seed and epoch.");
+  add("shuffle", &o.shuffle,
+      "Shuffle the samples in each epoch; the order is a pure function of seed and epoch.");
   add("last", &o.last, "The short last batch of an epoch: keep, drop.");
   add("encoding", &o.encoding, Identity::free,
-      "csv, text_table: utf-8, or latin-1 (one byte a character). Bytes that are none of it are an "
-      "error, named by file, line and byte.");
+      "csv, text_table: encoding of the file: utf-8 or latin-1 (one byte a character). Invalid "
+      "bytes are an error that names file, line and byte.");
   add("split", &o.split,
-      "Share of data.train, in [0, 1), that is for evaluation and not trained on: chosen by a hash "
-      "of the row or of the file's name, as much of each class; of a single file of text or tokens "
-      "its end. Not beside data.eval. 0: none.");
+      "Share of data.train, in [0, 1), that is kept for evaluation and not trained on. A hash of "
+      "the row or of the file's name chooses it, the same share of each class; a single file of "
+      "text or tokens gives its end. Not with data.eval. 0: none.");
 }
 
 namespace {

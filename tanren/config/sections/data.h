@@ -18,7 +18,7 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::vector<std::string> columns;     // csv: patterns of the features' names; empty: all
   std::vector<std::string> ignore;      // csv: patterns of columns that are not read
   std::vector<std::string> categories;  // csv: patterns of columns of texts, an input for each text
-  bool standardize = false;  // csv: number columns are centred and scaled by what training has
+  bool standardize = false;  // csv: number columns are centred and scaled by training's statistics
   std::string missing;       // csv: error, mean, zero; empty: data.eval: as training, else error
   std::string delimiter;     // csv, text_table: one of , ; | : or tab; empty: found
   std::string decimal;       // csv: . or ,; empty: data.eval: as training, else .
@@ -65,10 +65,11 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::string padding = "longest";  // text_table: longest (of the batch), fixed (context)
   std::string encoding = "utf-8";   // not a key; copied from data.encoding
   bool ignores_labels = false;      // not a key; tensors: classes and values are not checked
-  // Not keys. data.split: rows are hashed, for split_keys; the dataset that is opened has all rows.
+  // Not keys: data.split, for data whose rows are hashed for split_keys. The opened dataset has all
+  // rows.
   double split = 0;
-  // The same for kinds that are streams (kinds.h), alone: the part that is opened, training's or
-  // evaluation's.
+  // data.split, for kinds that are streams (kinds.h). Only one part is opened: training's, or
+  // evaluation's if takes_eval_part.
   double stream_split = 0;
   bool takes_eval_part = false;
   std::string cache;  // not a key; text: folder that keeps token ids for later starts; empty: none
@@ -83,7 +84,7 @@ struct DataOptions {
   double split = 0;                // share of data.train that becomes evaluation data; 0: none
   std::string cache;               // not a key; copied to the sources
   SourceOptions train;
-  SourceOptions eval;  // kind empty: no evaluation data, but for those of `split`
+  SourceOptions eval;  // kind empty: no evaluation data, except those of `split`
 };
 
 inline bool has_evaluation(const DataOptions& o) { return !o.eval.kind.empty() || o.split > 0; }

@@ -85,7 +85,7 @@ void check_colours(Problems& p, const std::string& section, const SourceOptions&
 }
 
 void check_pairs(Problems& p, const std::string& section, const SourceOptions& o) {
-  // Both pictures lie in [-1, 1], and a colour that changes in one alone is no pair any more.
+  // Both pictures lie in [-1, 1], and a colour change in only one of them would break the pair.
   p.unused(section, {"color", "mean", "std"}, section + "kind", o.kind);
   const Keys filters = {"bilinear", "bicubic", "nearest"};
   p.one_of(section + "filter", o.filter, filters);

@@ -10,30 +10,28 @@ namespace tanren {
 
 void add_table_fields(FieldList& add, SourceOptions& o) {
   add("columns", &o.columns,
-      "csv: the columns that are features, by name or pattern (*, ?), in the order of the file; no "
-      "other is read. []: all but the label. data.eval: those of data.train, by name.");
-  add("ignore", &o.ignore,
-      "csv: or the columns that are not read, by name or pattern. Not beside columns.");
+      "csv: columns of features, by name or pattern (*, ?), in the order of the file; other "
+      "columns are not read. []: all but the label, in data.eval those of data.train, by name.");
+  add("ignore", &o.ignore, "csv: columns that are not read, by name or pattern. Not with columns.");
   add("categories", &o.categories,
-      "csv: feature columns that hold texts, by name or pattern: an input for each text that the "
-      "rows of training have (sorted; at most 1000), which is 1 where it stands and else 0. An "
-      "unknown text gives 0 in all.");
+      "csv: feature columns of texts, by name or pattern. Each text that the training rows have "
+      "(sorted; at most 1000) becomes an input, which is 1 for this text, else 0. An unknown text "
+      "gives 0 in all.");
   add("standardize", &o.standardize,
-      "csv: from each number column the mean is taken off, and the rest divided by the standard "
-      "deviation, both of the rows of training, in fp64; constant columns are divided by 1. Not "
-      "beside scale and offset.");
+      "csv: subtract the mean from each column of numbers and divide it by the standard deviation, "
+      "both of the training rows, in fp64; constant columns are divided by 1. Not with scale and "
+      "offset.");
   add("missing", &o.missing,
-      "csv: cells that are empty, NA, N/A, NaN, nan, NULL, null or ? are an error, or count as "
-      "mean "
-      "(of training's column) or zero; in a category both give 0 in all. A label may never be "
-      "missing. Empty: error; data.eval: as in data.train.");
+      "csv: treatment of cells that are empty, NA, N/A, NaN, nan, NULL, null or ?: error, mean (of "
+      "training's column), zero. In a category, mean and zero give 0 in all its inputs. A label "
+      "must not be missing. Empty: error, in data.eval as in data.train.");
   add("delimiter", &o.delimiter, Identity::free,
-      "csv, text_table (not .jsonl): what separates cells: , ; | : or tab. Between tabs nothing is "
-      "quoted. Empty: a tab in .tsv files; else the first of , ; tab | by which the header has the "
-      "columns.");
+      "csv, text_table (not .jsonl): separator of cells: , ; | : or tab. With tab nothing is "
+      "quoted. Empty: tab in .tsv files, else the first of , ; tab | that gives the header the "
+      "needed columns, or the most frequent one.");
   add("decimal", &o.decimal, Identity::free,
-      "csv: what stands before the fraction of a number: . or , (3,14). Empty: a point; data.eval: "
-      "as in data.train.");
+      "csv: decimal separator of numbers: . or , (3,14). Empty: a point, in data.eval as in "
+      "data.train.");
 }
 
 namespace {

@@ -8,7 +8,7 @@ namespace {
 
 bool is_token_data(const SourceOptions& o) { return o.kind == "text" || o.kind == "tokens"; }
 
-// Keys of token ids that mean nothing where the tokens are bytes.
+// Keys of token ids that have no meaning if the tokens are bytes.
 const std::vector<std::string> kOfIds = {"vocab_size", "document_end", "document_end_token"};
 
 void check_table_pair(Problems& p, const DataOptions& o) {
@@ -42,7 +42,7 @@ void check_text_table(Problems& p, const std::string& section, const SourceOptio
   p.one_of(section + "padding", o.padding, {"longest", "fixed"});
 }
 
-// `tokenizer`: the one that the ids are of; empty: unknown, or bytes.
+// `tokenizer`: the tokenizer that made the ids; empty: unknown, or bytes.
 void check_ids(Problems& p, const std::string& section, const SourceOptions& o,
                const std::string& tokenizer) {
   if (o.kind == "text" && tokenizer.empty()) {
@@ -97,7 +97,8 @@ void check_token_data(Problems& p, const std::string& section, const SourceOptio
   if (o.kind == "tokens") {
     p.one_of(section + "dtype", o.dtype, {"auto", "uint8", "uint16", "uint32", "int32", "int64"});
   }
-  // What follows from the tokenizer of data.train is checked for both sections together.
+  // check_token_pair() checks the ids of data.eval, because they follow from data.train's
+  // tokenizer.
   if (section == "data.train.") check_ids(p, section, o, o.tokenizer);
 }
 
@@ -111,7 +112,7 @@ void check_token_pair(Problems& p, const DataOptions& o) {
           "data.eval.tokenizer differs from data.train.tokenizer; one model sees both: make them "
           "equal, or drop that of data.eval");
   check_ids(p, "data.eval.", o.eval, o.train.tokenizer);
-  if (!o.train.tokenizer.empty()) return;  // which says how many tokens there are
+  if (!o.train.tokenizer.empty()) return;  // it gives the number of tokens
   const auto vocabulary = [](const SourceOptions& source) {
     return source.kind == "text" ? 256 : source.vocab_size;
   };

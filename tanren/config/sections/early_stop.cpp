@@ -6,8 +6,9 @@ namespace tanren {
 void fields(FieldList& add, EarlyStopOptions& o) {
   add("patience", &o.patience, Identity::free,
       "Evaluations without improvement that end the run; 0: off.");
-  add("metric", &o.metric, Identity::free, "What must improve: loss, or one of evaluate.metrics.");
-  add("mode", &o.mode, Identity::free, "auto (by the metric), min, max.");
+  add("metric", &o.metric, Identity::free,
+      "Metric that must improve: loss, or one of evaluate.metrics.");
+  add("mode", &o.mode, Identity::free, "Direction of improvement: auto (by the metric), min, max.");
   add("min_delta", &o.min_delta, Identity::free,
       "A value counts as better if it is better by more than this, ≥ 0.");
   add("start", &o.start, Identity::free, "Evaluations before this step do not count, ≥ 0.");

@@ -1,4 +1,4 @@
-// [early_stop]: ends a run that improves no more.
+// [early_stop]: ends a run that no longer improves.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ void fields(FieldList& add, EvaluateOptions& o) {
       "auroc, confusion_matrix; mse, mae, r2; perplexity, byte_perplexity, bits_per_byte, "
       "word_perplexity (of text); psnr, ssim (of pictures).");
   add("checkpoint", &o.checkpoint, Identity::free,
-      "What tanren eval reads: latest, best, step-<n>, or exported (model.safetensors).");
+      "Weights that tanren eval reads: latest, best, step-<n>, or exported (model.safetensors).");
 }
 
 void check_evaluate(Problems& p, const EvaluateOptions& o) {

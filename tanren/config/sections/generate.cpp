@@ -6,7 +6,7 @@ namespace tanren {
 
 void fields(FieldList& add, GenerateOptions& o) {
   add("prompt", &o.prompt, Identity::free,
-      "What tanren generate, and the sample of tanren eval, go on from: text for bytes and with a "
+      "Prompt of tanren generate and of the sample of tanren eval: text for bytes and with a "
       "tokenizer, else token numbers (\"15496 11\"); empty: the tokenizer's end-of-text token, a "
       "new line for bytes, else token 0.");
   add("tokens", &o.tokens, Identity::free, "Tokens to sample, 0 to 2^20; 0: no sample.");
@@ -23,7 +23,7 @@ void fields(FieldList& add, GenerateOptions& o) {
   add("length_penalty", &o.length_penalty, Identity::free,
       "Beams that end at different lengths compare by log probability / length^length_penalty.");
   add("stop_token", &o.stop_token, Identity::free,
-      "Token (for text: byte) that ends the text, and stands in it; -1: none.");
+      "Token (for text: byte) that ends the text and is part of it; -1: none.");
 }
 
 void check_generate(Problems& p, const GenerateOptions& o) {

@@ -11,11 +11,12 @@ void fields(FieldList& add, GuardOptions& o) {
   add("max_skips", &o.max_skips, Identity::free,
       "Stop after so many skips in a row that are no overflow, ≥ 1.");
   add("spike_z", &o.spike_z, Identity::free,
-      "Tell of a loss or gradient norm so many deviations above its running mean; 0: never.");
+      "Report a loss or gradient norm this many standard deviations above its running mean; 0: "
+      "never.");
   add("spike_window", &o.spike_window, Identity::free,
-      "Updates that this mean looks back on, and waits for at first, ≥ 2.");
+      "Updates that the running mean spans, and that come before the first report, ≥ 2.");
   add("growth_steps", &o.growth_steps, Identity::free,
-      "Steps before the first look for tensors and graphs that are never freed; 0: never.");
+      "Steps before the first check for tensors and graphs that are never freed; 0: never.");
 }
 
 void check_guard(Problems& p, const GuardOptions& o) {

@@ -8,25 +8,26 @@ void fields(FieldList& add, MemoryOptions& o) {
   add("allocator", &o.allocator, Identity::free,
       "CPU tensors: cached (large ones keep their pages), default (torch's), auto.");
   add("limit", &o.limit, Identity::free,
-      "Most that tensors may take: bytes (\"8GiB\", \"500MB\"), a share of the machine's memory or "
-      "the device's (\"0.5\"), none; auto: what cgroup, machine or device leave.");
+      "Most memory for tensors: bytes (\"8GiB\", \"500MB\"), a share of the machine's or the "
+      "device's (\"0.5\"), none, auto (nine tenths of what machine and cgroup allow, or all of a "
+      "device).");
   add("recompute", &o.recompute, Identity::free,
-      "Patterns of the model's blocks (as tanren summary names them) that keep their input alone "
+      "Patterns of the model's blocks (as tanren summary names them) that keep only their input "
       "for backward and are computed again there: less memory, more time, the same numbers. "
       "[\"*\"]: all.");
   add("offload", &o.offload, Identity::free,
-      "Patterns of blocks that move to host memory what they keep for backward, from the device "
-      "and back beside its work: less of the device's memory, the same numbers. Of a block that is "
-      "recomputed nothing is left to move; on the CPU it says so and does nothing.");
+      "Patterns of blocks whose tensors for backward move from the device to host memory and back "
+      "while the device computes: less of its memory, the same numbers. No effect on blocks that "
+      "are recomputed, and none on the CPU, where the run says so.");
   add("recovery", &o.recovery, Identity::free,
-      "When memory runs out: split (a smaller microbatch, same global batch and numbers), "
-      "same_split (once more as it was), off (end the run); auto: split, but same_split where "
-      "batch norm would see another microbatch.");
+      "Action when memory runs out: split (a smaller microbatch, same global batch and numbers), "
+      "same_split (retry unchanged), off (end the run), auto (split, but same_split if batch norm "
+      "would see another microbatch).");
   add("release_cache", &o.release_cache, Identity::free,
-      "When freed memory that the allocator keeps for the next step goes back: never, pressure "
+      "When the allocator returns freed memory that it keeps for the next step: never, pressure "
       "(after a step, if less than a twentieth of the machine's, cgroup's or device's memory is "
-      "left), step (after each). All of it also goes after an evaluation and when memory runs "
-      "out.");
+      "left), step (after each). It also returns all of it after an evaluation and when memory "
+      "runs out.");
 }
 
 void check_memory(Problems& p, const MemoryOptions& o) {

@@ -10,10 +10,12 @@ void fields(FieldList& add, MetricsOptions& o) {
   add("tensorboard", &o.tensorboard, Identity::free,
       "Write TensorBoard event files under tensorboard/.");
   add("tensorboard_every", &o.tensorboard_every, Identity::free,
-      "Applied steps between points of its curves, ≥ 1; speeds are means over them.");
+      "Applied steps between points of TensorBoard's curves, ≥ 1; speeds are means over these "
+      "steps.");
   add("images_every", &o.images_every, Identity::free,
-      "Applied steps between pictures of input, target and output, in images/ and TensorBoard: the "
-      "first 4 samples of data.eval, without it of the step's batch. 0: never.");
+      "Applied steps between pictures of input, target and output, in images/ and TensorBoard: of "
+      "the first 4 samples of data.eval, or of the step's batch if there is no data.eval. 0: "
+      "never.");
 }
 
 void check_metrics(Problems& p, const MetricsOptions& o) {

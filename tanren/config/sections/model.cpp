@@ -8,10 +8,10 @@ namespace tanren {
 
 void fields(FieldList& add, UnfreezeOptions& o) {
   add("parameters", &o.parameters,
-      "Patterns of parameters that model.freeze holds (* any run, ? one character).");
+      "Patterns of parameters that model.freeze matches (* any text, ? one character).");
   add("step", &o.step,
-      "Applied updates before they are trained, with optimizer state of their own from then on; 0: "
-      "from the start, an exception from model.freeze.");
+      "Applied updates before these parameters are trained; their optimizer state begins then. 0: "
+      "trained from the start, as an exception from model.freeze.");
 }
 
 namespace {
@@ -49,8 +49,8 @@ void fields(FieldList& add, ModelOptions& o) {
       "mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, torchscript, package, or a name "
       "that the program registered.");
   add("path", &o.path, Identity::by_name,
-      "torchscript: the file of torch.jit.save; package: the folder of tanren_export.py. Read at "
-      "each start, relative to the config file. A program: load only what you trust.",
+      "torchscript: file that torch.jit.save wrote; package: folder that tanren_export.py wrote. "
+      "Read at each start, relative to the config file. It is a program: load only what you trust.",
       TextKind::file);
   add("hidden", &o.hidden, "mlp: widths of the hidden layers, each ≥ 1; [] is a linear model.");
   add("channels", &o.channels,
@@ -59,8 +59,8 @@ void fields(FieldList& add, ModelOptions& o) {
   add("activation", &o.activation,
       "relu, gelu, gelu_tanh (approximated), tanh, silu. Empty: relu; bert: gelu.");
   add("dropout", &o.dropout,
-      "Probability in [0, 1) of every dropout of the model; counter-based: the split cannot change "
-      "it. Unset: 0; gpt2, bert: 0.1; vgg: 0.5. resnet has none.");
+      "Probability of every dropout of the model, in [0, 1); counter-based, so the same for any "
+      "split. Unset: 0.1 for gpt2 and bert, 0.5 for vgg, else 0. resnet has none.");
   add("outputs", &o.outputs,
       "Classes or regressed values; pix2pixhd: channels of the pictures that it makes. 0: as many "
       "as "
@@ -83,70 +83,71 @@ void fields(FieldList& add, ModelOptions& o) {
   add("num_heads", &o.num_heads,
       "gpt2, bert: attention heads, which divide hidden_size; 0: the preset's.");
   add("hidden_size", &o.hidden_size,
-      "gpt2, bert: width of a token's vector; lstm: of its state. 0: the preset's; lstm: 256.");
+      "gpt2, bert: width of a token's vector; lstm: width of its state. 0: the preset's, for lstm "
+      "256.");
   add("intermediate_size", &o.intermediate_size,
       "gpt2, bert: width inside a block's MLP; 0: 4 times hidden_size.");
   add("context_length", &o.context_length,
       "gpt2, bert: positions, the longest sequence it can see; 0: the preset's.");
   add("vocab_size", &o.vocab_size,
-      "gpt2, bert, lstm: tokens it knows, at least as many as the data has; 0: the data's, or that "
-      "of the bert that model.size names.");
+      "gpt2, bert, lstm: size of the vocabulary, at least that of the data; 0: the data's, or for "
+      "bert that of the preset in model.size.");
   add("embedding_dropout", &o.embedding_dropout,
-      "gpt2, bert, lstm: after the embeddings, in [0, 1); unset: model.dropout.");
+      "gpt2, bert, lstm: dropout after the embeddings, in [0, 1); unset: model.dropout.");
   add("attention_dropout", &o.attention_dropout,
-      "gpt2, bert: of attention weights, in [0, 1); unset: model.dropout.");
+      "gpt2, bert: dropout of attention weights, in [0, 1); unset: model.dropout.");
   add("fused_attention_dropout", &o.fused_attention_dropout,
-      "gpt2: torch's fused kernel drops attention weights: faster on a GPU and without T × T "
-      "weights, but the draws then depend on microbatches, ranks and retries.");
+      "gpt2: apply attention_dropout in torch's fused kernel: faster on a GPU and without T × T "
+      "weights, but the random numbers then depend on microbatches, ranks and retries.");
   add("residual_dropout", &o.residual_dropout,
-      "gpt2, bert: of what a block adds, in [0, 1); unset: model.dropout.");
+      "gpt2, bert: dropout of what attention and MLP add, in [0, 1); unset: model.dropout.");
   add("layer_norm_eps", &o.layer_norm_eps,
-      "gpt2, bert: added to a variance, > 0; unset: 1e-5; bert: 1e-12.");
+      "gpt2, bert: added to a layer norm's variance, > 0; unset: 1e-5, for bert 1e-12.");
   add("initializer_range", &o.initializer_range,
-      "gpt2, bert: standard deviation of the initial weights, lstm: of the embedding's, > 0; "
-      "unset: 0.02; lstm: 1.");
+      "Standard deviation of the initial weights (gpt2, bert) or of the initial embedding (lstm), "
+      "> 0; unset: 0.02, for lstm 1.");
   add("task", &o.task,
       "bert: classify (BertForSequenceClassification), masked_lm (BertForMaskedLM); lstm, "
       "torchscript: classify, next_token; gpt2: next_token, classify "
       "(GPT2ForSequenceClassification). Empty: classify; gpt2: next_token.");
   add("token_types", &o.token_types, "bert: kinds of token, of sentence A and B; 0: 2.");
   add("pad_token", &o.pad_token,
-      "bert, lstm: the token that pads, whose embedding starts at 0 and gets no gradient; -1: "
-      "none. Unset: none; bert: 0.");
+      "bert, lstm: id of the padding token; its embedding starts at 0 and gets no gradient. -1: "
+      "none. Unset: 0 for bert, none for lstm.");
   add("classifier_dropout", &o.classifier_dropout,
-      "bert, lstm: before the classifier, in [0, 1); unset: model.dropout.");
+      "bert, lstm: dropout before the classifier, in [0, 1); unset: model.dropout.");
   add("embedding_size", &o.embedding_size, "lstm: width of a token's vector; 0: hidden_size.");
   add("bidirectional", &o.bidirectional,
       "lstm: reads from the end to the start, too; not for task next_token.");
   fields_of_pix2pixhd(add, o);
   add("memory_format", &o.memory_format, Identity::free,
-      "convnet, resnet, vgg, pix2pixhd and kinds of your own: how images and the weights of "
-      "convolutions lie in memory: channels_last (NHWC), contiguous (NCHW) or auto, what is faster "
-      "here. Files are NCHW either way.");
+      "convnet, resnet, vgg, pix2pixhd and registered kinds: memory layout of images and "
+      "convolution weights: channels_last (NHWC), contiguous (NCHW), auto (the faster one here). "
+      "Files are NCHW either way.");
   add("append_head", &o.append_head,
-      "A linear layer `appended` after the model's outputs, with so many values; the model itself "
-      "keeps model.outputs (0: 1000 of resnet and vgg, or what from_hf has). Not where tokens are "
-      "guessed. 0: none.");
+      "Outputs of a linear layer `appended` that is added after the model's outputs; the model "
+      "itself keeps model.outputs (0: 1000 for resnet and vgg, or what from_hf has). Not for "
+      "models that predict tokens. 0: no such layer.");
   add("init_from", &o.init_from, Identity::by_name,
       "Start from these weights: a file (safetensors, its index, .pt, .bin), a checkpoint, a run "
       "folder, or for pix2pixhd a folder with latest_net_G.pth; relative to the config file.",
       TextKind::file);
   add("from_hf", &o.from_hf, Identity::by_name,
-      "Start from a trained model, whose kind and sizes need not be given: a folder of Hugging "
-      "Face's save_pretrained (bert, gpt2), a name in the caches of Hugging Face and torch.hub "
+      "Start from a trained model and take its kind and sizes: a folder of Hugging Face's "
+      "save_pretrained (bert, gpt2), a name in the caches of Hugging Face and torch.hub "
       "(bert-base-uncased, owner/name, resnet50), or a .pt file of torch.save(model) of their "
-      "classes; relative to the config file. Keys given beside it stand above its config.json.",
+      "classes; relative to the config file. Keys given in [model] override its config.json.",
       TextKind::file_or_name);
   add("init_skip", &o.init_skip,
-      "Patterns of tensors not taken from init_from or from_hf: newly initialised, or left in the "
-      "file.");
+      "Patterns of tensors not taken from init_from or from_hf. The model's are newly initialised, "
+      "the file's are ignored.");
   add("init_rename", &o.init_rename, "Renames of the file's tensors, each \"old=new\".");
   add("freeze", &o.freeze,
-      "Patterns of parameters that are not trained; a module that is frozen whole keeps its "
-      "batch-norm statistics and draws no dropout.");
+      "Patterns of parameters that are not trained; a module whose parameters are all frozen keeps "
+      "its batch-norm statistics and applies no dropout.");
   add("unfreeze", &o.unfreeze,
-      "Tables [[model.unfreeze]]: which frozen parameters are trained from which step on; the "
-      "earliest that matches counts.");
+      "Tables [[model.unfreeze]], each with frozen parameters and the step from which they are "
+      "trained; if several match a parameter, the earliest step counts.");
   add("options", &o.options, "Table of options for a registered kind, handed on as text.");
 }
 

@@ -13,11 +13,11 @@ namespace tanren {
 
 void fields(FieldList& add, ObjectiveOptions& o) {
   add("every", &o.every,
-      "The objective is in turn at every so many batches, ≥ 1; unset: the task's. 1 for the task's "
-      "first objective, whose updates are the run's steps.");
+      "Batches per update of the objective (2: on every second batch), ≥ 1; unset: the task's. "
+      "Must be 1 for the task's first objective, whose updates are the run's steps.");
   add("weights", &o.weights,
       "Factors of the terms in the objective's loss, such as {real = 1.0, fake = 0.5}; a term that "
-      "is not here keeps the task's. The loss of an evaluation has the same factors. --set also "
+      "is not listed keeps the task's. The loss of an evaluation has the same factors. --set also "
       "takes objectives.NAME.weights.TERM.");
 }
 
@@ -52,7 +52,7 @@ void check_sections(Problems& p, const RunConfig& config, const std::string& pre
   check_schedule(of_own, alone);
   check_clip(of_own, alone.clip);
   for (const std::string& problem : of_own.found) {
-    // What is wrong with the run's section is told of that alone.
+    // A problem that the run's section has, too, is reported only there.
     if (std::find(p.found.begin(), p.found.end(), problem) != p.found.end()) continue;
     p.check(false, with_prefix(problem, prefix));
   }

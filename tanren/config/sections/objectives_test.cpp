@@ -152,7 +152,7 @@ TEST(Objectives, are_checked_as_the_run_is) {
            {"clip.norm=-1", "objectives.g.clip.norm is -1; it must be 0 or more"}}) {
     expect_contains(error_of(kGood, {"objectives.g." + set}), part);
   }
-  // One problem of the run's section is told once.
+  // A problem of the run's section is reported once.
   EXPECT_EQ(error_of(kGood, {"clip.norm=-1", "objectives.g.every=2"}),
             "[config] --set clip.norm=-1: clip.norm is -1; it must be 0 or more and finite");
   RunConfig config = parse(kGood, {"objectives.g.every=2"});
@@ -278,8 +278,8 @@ TEST(Objectives, keep_a_state_of_their_own_when_the_runs_is_packed) {
   EXPECT_EQ(config.objectives.at("a").optimizer.state, "fp32");
 }
 
-// --set of the run's kind drops keys of the file that the kind does not read. An objective of its
-// own kind reads on.
+// --set of the run's kind drops keys of the file that the kind does not read. An objective with its
+// own kind still reads them.
 TEST(Objectives, of_their_own_kind_keep_a_value_that_the_run_drops) {
   const std::string text = std::string(kGood) + R"([optimizer]
 kind = "adam"

@@ -7,9 +7,9 @@
 namespace tanren {
 
 void fields(FieldList& add, GroupOptions& o) {
-  add("parameters", &o.parameters, "Patterns of parameter names (* any run, ? one character).");
+  add("parameters", &o.parameters, "Patterns of parameter names (* any text, ? one character).");
   add("learning_rate_scale", &o.learning_rate_scale, "Factor on the learning rate, ≥ 0.");
-  add("weight_decay", &o.weight_decay, "Instead of optimizer.weight_decay, ≥ 0.");
+  add("weight_decay", &o.weight_decay, "Weight decay instead of optimizer.weight_decay, ≥ 0.");
 }
 
 void fields(FieldList& add, OptimizerOptions& o) {
@@ -17,9 +17,9 @@ void fields(FieldList& add, OptimizerOptions& o) {
       "adamw, adam, nadam, radam, adagrad, rmsprop, adafactor, lion, muon, sgd; each as "
       "torch.optim has it (lion as published).");
   add("init_from", &o.init_from, Identity::by_name,
-      "adamw, adam, sgd: start from the state that a training checkpoint of PyTorch (.pt, .pth, "
-      ".bin) holds of its optimizer; usually the file of model.init_from. A file with several "
-      "optimizers gives each objective the one that fits. Relative to the config file.",
+      "adamw, adam, sgd: start from the optimizer state in a training checkpoint of PyTorch (.pt, "
+      ".pth, .bin), usually the file of model.init_from. From a file with several optimizers, each "
+      "objective takes the one that fits. Relative to the config file.",
       TextKind::file);
   add("learning_rate", &o.learning_rate, Identity::on_request, "Peak learning rate, in (0, 1e6).");
   add("weight_decay", &o.weight_decay,
@@ -40,12 +40,13 @@ void fields(FieldList& add, OptimizerOptions& o) {
   add("groups", &o.groups,
       "Tables [[optimizer.groups]]; a parameter belongs to the first that matches it.");
   add("layer_decay", &o.layer_decay,
-      "Rate of a parameter × layer_decay ^ (layers between its own and the last), in (0, 1]; 1: "
-      "off. Multiplies a group's learning_rate_scale.");
+      "Factor on a parameter's rate for each layer after its own, in (0, 1]; 1: off. It multiplies "
+      "a group's learning_rate_scale.");
   add("layers", &o.layers,
-      "Patterns of the layers from the input on, {} a block's number, such as \"*wte*\", "
-      "\"transformer.h.{}.*\"; what none matches is the last layer. Empty: by the first number in "
-      "a name; what comes before the first block is the first layer.");
+      "Patterns of the layers from the input on, {} for a block's number, such as \"*wte*\", "
+      "\"transformer.h.{}.*\"; parameters without a match are the last layer. Empty: one layer per "
+      "block, by the first number in a name; parameters before the first block are the first "
+      "layer.");
   add("amsgrad", &o.amsgrad, "adamw, adam: divide by the largest second moment so far.");
   add("state", &o.state,
       "adamw, adam: the moments in fp32 (8 bytes an element), bf16 (4, rounded at random), 8bit "
@@ -56,20 +57,22 @@ void fields(FieldList& add, OptimizerOptions& o) {
   add("decoupled_weight_decay", &o.decoupled_weight_decay,
       "nadam, radam: weight decay as adamw's.");
   add("momentum_decay", &o.momentum_decay, "nadam, ≥ 0.");
-  add("alpha", &o.alpha, "rmsprop: average of squares, in [0, 1).");
-  add("centered", &o.centered, "rmsprop: divide by the deviation instead of the square mean.");
+  add("alpha", &o.alpha, "rmsprop: decay of the average of squares, in [0, 1).");
+  add("centered", &o.centered,
+      "rmsprop: divide by the standard deviation instead of the root mean square.");
   add("learning_rate_decay", &o.learning_rate_decay,
-      "adagrad: the rate of update t is divided by 1 + (t - 1) × it, ≥ 0.");
+      "adagrad: the rate of update t is divided by 1 + (t - 1) × this value, ≥ 0.");
   add("initial_accumulator", &o.initial_accumulator, "adagrad: first sum of squares, ≥ 0.");
   add("beta2_decay", &o.beta2_decay,
-      "adafactor: exponent of the averages' weight, ≤ 0 (1 - t ^ it is beta2 of update t).");
+      "adafactor: exponent in beta2 of update t, 1 - t ^ beta2_decay; ≤ 0.");
   add("clip_threshold", &o.clip_threshold,
       "adafactor: largest root mean square of an update, ≥ 1.");
   add("scale_floor", &o.scale_floor,
-      "adafactor: least root mean square that a parameter counts with, ≥ 0.");
+      "adafactor: lower limit of the parameter's root mean square that scales its rate, ≥ 0.");
   add("relative_step", &o.relative_step,
-      "adafactor: true, as torch: min(rate, 1/√t) × the parameter's root mean square; false: the "
-      "rate itself (transformers' relative_step and scale_parameter off).");
+      "adafactor: true: the rate is min(learning_rate, 1/√t) × the parameter's root mean "
+      "square, as in torch; false: learning_rate (transformers' relative_step and scale_parameter "
+      "off).");
   add("newton_schulz_steps", &o.newton_schulz_steps, "muon, 1 to 99.");
   add("adjust_learning_rate", &o.adjust_learning_rate,
       "muon: match_rms_adamw (× 0.2 √max(rows, columns): one rate fits matrices and AdamW's "
@@ -81,7 +84,7 @@ void fields(FieldList& add, OptimizerOptions& o) {
 
 namespace {
 
-// What an optimizer cannot do whose parameters and state are of 16 bits.
+// Reports what an optimizer cannot do if its parameters and state have 16 bits.
 void check_narrow(Problems& p, const PrecisionOptions& precision, const OptimizerOptions& o) {
   if (!has_narrow_weights(precision) || properties_of(precision).master_weights) return;
   constexpr double kLeastHalf = 0x1p-24;  // smaller ones round to 0 in fp16, or nearly do

@@ -10,18 +10,17 @@ namespace tanren {
 
 void fields(FieldList& add, ParallelOptions& o) {
   add("ranks", &o.ranks, Identity::free,
-      "How the samples of a step, and with pipeline the model, are shared: processes (ranks that a "
-      "launcher starts: tanren launch, torchrun, srun, mpirun), threads (of one process).");
+      "Kind of ranks, which share the samples of a step, and with pipeline the model: processes (a "
+      "launcher starts them: tanren launch, torchrun, srun, mpirun), threads (of one process).");
   add("replicas", &o.replicas, Identity::free,
       "threads: replicas of the model, or of each stage, 0 to 1024; 0: as many as there are "
-      "devices "
-      "for, on the CPU as many as the plan takes for faster.");
+      "devices for, on the CPU as many as the plan expects to be fastest.");
   add("devices", &o.devices, Identity::free,
       "threads: CUDA devices of the ranks, in turn; empty: all there are.");
   add("pipeline", &o.pipeline, Identity::free,
-      "Stages that the model is cut into, 1 to 1024; each rank holds one of them. With processes "
-      "it "
-      "must divide their number; the ranks of a stage share the samples. The same numbers.");
+      "Number of stages that the model is cut into, 1 to 1024. Each rank holds one; the ranks of a "
+      "stage share the samples. With processes it must divide their number. The results stay the "
+      "same.");
   add("pipeline_schedule", &o.pipeline_schedule, Identity::free,
       "pipeline: the order of a stage's forwards and backwards: 1f1b (backwards as early as they "
       "can be: fewer microbatches in memory), gpipe (all forwards first).");
@@ -33,32 +32,32 @@ void fields(FieldList& add, ParallelOptions& o) {
       "processes: auto (nccl where every rank has a CUDA device of its own, else gloo), gloo, "
       "nccl.");
   add("rendezvous", &o.rendezvous, Identity::free,
-      "processes: where they meet, tcp://host:port (of rank 0) or file:///path (on a disk of all); "
-      "empty: as the launcher says.");
+      "processes: rendezvous address: tcp://host:port (of rank 0) or file:///path (on a disk that "
+      "all ranks share); empty: the launcher's.");
   add("timeout", &o.timeout, Identity::free,
-      "Seconds that a rank waits for the others, at the start and in a step, before it ends with "
-      "the names of those that are missing; in (0, 1e7].");
+      "Seconds that a rank waits for the others, at the start and in a step, before it ends and "
+      "names the missing ones; in (0, 1e7].");
   add("bucket_mb", &o.bucket_mb, Identity::free,
       "Gradients that are summed over ranks at once, in MiB, in (0, 65536].");
   add("first_bucket_mb", &o.first_bucket_mb, Identity::free,
-      "The same for those that backward completes first, so that the wire is busy early; at most "
-      "bucket_mb.");
+      "Size of the bucket that backward completes first, in MiB, so that communication starts "
+      "early; at most bucket_mb.");
   add("overlap", &o.overlap, Identity::free,
-      "Sum a bucket as soon as backward has filled it, and with zero go forward while weights "
-      "still come; false: all after backward, and all before forward.");
+      "Sum a bucket as soon as backward has filled it, and with zero start forward while weights "
+      "still arrive; false: sum after backward, gather before forward.");
   add("compress", &o.compress,
-      "What gradients are rounded to on their way: none, bf16, fp16. Half the bytes of fp32, other "
-      "numbers.");
+      "Precision in which gradients travel between ranks: none (their own), bf16, fp16 (half the "
+      "bytes of fp32, other numbers).");
   add("buffers", &o.buffers,
-      "What batch norm's running statistics become over ranks after each step: mean over samples, "
-      "first (of the first rank with samples); synchronised: batch norm sees the samples of all "
-      "ranks, and what it keeps is equal.");
+      "Batch norm's running statistics after each step: mean (over the samples of all ranks), "
+      "first (those of the first rank with samples), synchronised (batch norm sees the samples of "
+      "all ranks, so the statistics are equal).");
   add("check_every", &o.check_every, Identity::free,
-      "Applied steps between comparisons of the weights over ranks, which must be the same to the "
-      "last bit; 0: at the start alone.");
+      "Applied steps between checks that the weights of all ranks are equal to the last bit; 0: "
+      "only at the start.");
   add("zero", &o.zero, Identity::free,
-      "What each rank keeps its own part of alone: 0 nothing, 1 the optimizer's state, 2 gradients "
-      "too. The same numbers.");
+      "Data that is divided among the ranks: 0 nothing, 1 the optimizer's state, 2 gradients too. "
+      "The results stay the same.");
 }
 
 namespace {
@@ -77,7 +76,8 @@ void check_pipeline(Problems& p, const ParallelOptions& o) {
   p.within("parallel.pipeline", static_cast<double>(o.pipeline), 1, 1024, true);
   p.one_of("parallel.pipeline_schedule", o.pipeline_schedule, {"1f1b", "gpipe"});
   if (o.pipeline == 1) {
-    // A run that goes on without stages has them in its recorded config.
+    // A run that resumes without stages has these keys in its recorded config, so the advice is a
+    // --set.
     const auto unused = [&](const std::string& key, const std::string& way) {
       if (p.changed.count(key) == 0) return;
       p.unused_keys.push_back({key, "parallel.pipeline"});

@@ -9,7 +9,7 @@ namespace tanren {
 
 struct ParallelOptions {
   std::string ranks = "processes";  // processes (a launcher starts them), threads (replicas here)
-  // threads: how many, of each stage; 0: one per device, planned on the CPU
+  // threads: the number of replicas of each stage; 0: one per device, planned on the CPU
   int64_t replicas = 0;
   std::vector<int64_t> devices;  // threads: indices of CUDA devices, one per rank; empty: all
   std::string backend = "auto";  // processes: auto, gloo, nccl
@@ -22,7 +22,7 @@ struct ParallelOptions {
   double first_bucket_mb = 1.0;            // size of the bucket that is ready first
   bool overlap = true;                     // reduce while backward runs
   std::string compress = "none";           // gradients on the wire: none, bf16, fp16
-  std::string buffers = "mean";  // batch norm over ranks: mean, first (rank 0's), synchronised
+  std::string buffers = "mean";            // batch norm: mean, first (with samples), synchronised
   int64_t check_every = 100;  // applied steps between comparisons of the weights; 0: at start only
   int64_t zero = 0;           // sharded over ranks: 0 nothing, 1 optimizer state, 2 also gradients
 };

@@ -7,34 +7,37 @@ namespace tanren {
 
 void fields(FieldList& add, PrecisionOptions& o) {
   add("mode", &o.mode, Identity::on_request,
-      "auto, fp32, bf16, fp16 (autocast, fp32 parameters), fp64 (proofs).");
+      "Type of the computation: auto, fp32, bf16 or fp16 (autocast, fp32 parameters), fp64 (for "
+      "verification).");
   add("level", &o.level,
       "O0, O1, O2 or O3 of apex.amp, in fp16; in bf16 if mode says so. Empty: mode alone decides.");
   add("cast_model_type", &o.cast_model_type,
-      "Over the level: type of weights, buffers and batches: fp32, fp16, bf16.");
+      "Overrides the level: type of weights, buffers and batches: fp32, fp16, bf16.");
   add("patch_torch_functions", &o.patch_torch_functions,
-      "Over the level: cast within forward, operator by operator (autocast).");
+      "Overrides the level: cast within forward, operator by operator (autocast).");
   add("keep_batchnorm_fp32", &o.keep_batchnorm_fp32,
-      "Over the level: batch norms with weights stay fp32.");
+      "Overrides the level: batch norms with weights stay fp32.");
   add("master_weights", &o.master_weights,
-      "Over the level: fp32 gradients, and fp32 copies of the weights, which are updated.");
+      "Overrides the level: fp32 gradients, and updates of fp32 copies of the weights.");
   add("cast_model_outputs", &o.cast_model_outputs, Identity::evaluates,
-      "Type of the outputs that metrics see: fp32, fp16, bf16. Empty: fp32 under O2 and O3.");
+      "Type of the outputs that metrics see: fp32, fp16, bf16. Empty: fp32 if the weights are fp16 "
+      "or bf16.");
   add("loss_scale", &o.loss_scale, Identity::on_request,
-      "auto (dynamic for fp16, else none), dynamic, static, none, or a number: static.",
+      "Loss scale: auto (dynamic for fp16, else none), dynamic, static, none, or a number "
+      "(static).",
       TextKind::number_or_word);
   add("initial_scale", &o.initial_scale, Identity::on_request,
-      "First loss scale, or \"auto\": found on the first window.", TextKind::number_or_word);
+      "First loss scale, or \"auto\": found with the first batch.", TextKind::number_or_word);
   add("growth_factor", &o.growth_factor, Identity::on_request,
-      "Dynamic scale: factor after growth_interval quiet updates, in (1, 65536].");
+      "Dynamic scale: factor after growth_interval updates without overflow, in (1, 65536].");
   add("backoff_factor", &o.backoff_factor, Identity::on_request,
       "Dynamic scale: factor after an overflow, in (0, 1).");
   add("growth_interval", &o.growth_interval, Identity::on_request,
-      "Quiet updates before the scale grows, ≥ 1.");
+      "Updates without overflow before the scale grows, ≥ 1.");
   add("min_scale", &o.min_scale, Identity::on_request,
-      "Floor, > 0; at it an overflow counts as a non-finite gradient.");
+      "Lowest dynamic scale, > 0; an overflow at it counts as a non-finite gradient.");
   add("max_scale", &o.max_scale, Identity::on_request,
-      "Ceiling of the dynamic scale. Unset: 2^24 under a level, else 2^120.");
+      "Highest dynamic scale. Unset: 2^24 with a level, else 2^120.");
   add("report_flush", &o.report_flush, Identity::on_request,
       "Log the share of gradient elements that fp16 would flush or overflow.");
   add("matmul", &o.matmul, Identity::on_request,

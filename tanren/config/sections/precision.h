@@ -10,7 +10,7 @@ namespace tanren {
 struct PrecisionOptions {
   std::string mode = "auto";  // auto, fp32, bf16, fp16, fp64
   std::string level;          // O0, O1, O2, O3; empty: mode alone decides
-  // Properties over those of the level.
+  // These override the properties of the level.
   std::string cast_model_type;                // fp32, fp16, bf16
   std::optional<bool> patch_torch_functions;  // unset, here and below: the level's
   std::optional<bool> keep_batchnorm_fp32;

@@ -5,10 +5,10 @@ namespace tanren {
 
 void fields(FieldList& add, PredictOptions& o) {
   add("scores", &o.scores, Identity::free,
-      "What tanren predict and tanren eval --predictions write of each sample: best (the score of "
-      "its label), all (that of every class).");
+      "Scores that tanren predict and tanren eval --predictions write for each sample: best (that "
+      "of its label), all (those of all classes).");
   add("broken", &o.broken, Identity::free,
-      "What tanren predict does at a row or file that cannot be read: error, skip (its prediction "
+      "Action of tanren predict on a row or file that cannot be read: error, skip (its prediction "
       "is null, and the last line counts them).");
 }
 

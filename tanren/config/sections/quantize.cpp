@@ -5,18 +5,18 @@ namespace tanren {
 
 void fields(FieldList& add, QuantizeOptions& o) {
   add("scheme", &o.scheme,
-      "Which numbers become 8-bit: none, weights, dynamic (weights, and inputs with a scale per "
-      "row "
+      "Numbers that become 8-bit: none, weights, dynamic (weights, and inputs with a scale per row "
       "at run time), static (weights, and inputs with a scale per layer from a calibration).");
   add("keep", &o.keep,
-      "Patterns of parameters that stay as they are (* any run, ? one character).");
+      "Patterns of parameters that are not quantized (* any text, ? one character).");
   add("samples", &o.samples,
       "Samples of the training data on which ranges and errors are measured, ≥ 8.");
   add("range", &o.range,
-      "static: range of a layer's inputs: mse (the one whose 8-bit values have the least squared "
-      "error), minmax (all that was seen).");
+      "static: range of a layer's inputs: mse (the range whose 8-bit values have the least squared "
+      "error), minmax (all values seen).");
   add("tolerance", &o.tolerance, Identity::free,
-      "What 8-bit layers may cost, ≥ 0: points of the metric, or per cent of a loss.");
+      "Largest loss of quality that 8-bit layers may cause, ≥ 0: points of the metric, or per "
+      "cent of a loss.");
 }
 
 void check_quantize(Problems& p, const RunConfig& config) {

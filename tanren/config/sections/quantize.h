@@ -15,7 +15,7 @@ struct QuantizeOptions {
   std::vector<std::string> keep;  // patterns of parameters that stay as they are
   int64_t samples = 256;          // of the training data
   std::string range = "mse";      // static: mse, minmax
-  double tolerance = 0.5;         // that the metric may lose: points, or per cent of a loss
+  double tolerance = 0.5;         // what the metric may lose: points, or per cent of a loss
 };
 
 }  // namespace tanren

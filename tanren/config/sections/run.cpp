@@ -14,25 +14,26 @@ void fields(FieldList& add, RunOptions& o) {
       "Length in passes over the training data, ≥ 1. This or run.steps.");
   add("device", &o.device, Identity::free, "auto, cpu, cuda, cuda:<i>.");
   add("threads", &o.threads, Identity::free,
-      "Threads of the step in each process, 0 to 4096; 0: its share of the cores it may use, which "
-      "the ranks of a machine divide, and no more than its operators can use.");
+      "Threads that compute a step in each process, 0 to 4096; 0: the process's share of the cores "
+      "it may use (the ranks of a machine divide them), at most what the model's operators can "
+      "use.");
   add("deterministic", &o.deterministic,
-      "Only kernels that repeat bitwise (CUDA; the CPU ones always do).");
+      "Use only kernels that repeat bitwise (for CUDA; the CPU's always do).");
   add("debug", &o.debug, Identity::free,
       "Before the first step of each start, rank 0 shows the fields of its batch and every layer: "
       "class, output shape, parameters, dtypes.");
   add("stop_after", &o.stop_after, Identity::free,
       "Save and stop after so many applied steps of this start (≥ 1); the run can resume.");
   add("max_time", &o.max_time, Identity::free,
-      "Time of each start, counted from the start of its process: by then it has saved and stopped "
-      "with exit code 130, and the same command resumes. A length such as 8h, 90m, 1h30m or 2d, or "
-      "a number of seconds.",
+      "Time limit of each start, counted from the start of its process: by then the run has saved "
+      "and stopped with exit code 130, and the same command resumes. A length such as 8h, 90m, "
+      "1h30m or 2d, or a number of seconds.",
       TextKind::number_or_word);
   add("fork_from", &o.fork_from, Identity::by_name,
-      "Run folder (its newest checkpoint), or one of its step folders, from which a new run goes "
-      "on under its own config: with its weights, and with its optimizer state, counters and place "
-      "in the data where these fit. Only read, and only by the first start. tanren run FOLDER "
-      "--fork --out NEW sets it. Relative to the config file.",
+      "Run folder (its newest checkpoint), or one of its step folders, that a new run continues "
+      "under its own config: it takes the weights, and optimizer state, counters and place in the "
+      "data where these fit. That folder is only read, and only until the new run has a "
+      "checkpoint. tanren run FOLDER --fork --out NEW sets this key. Relative to the config file.",
       TextKind::file);
 }
 
@@ -46,7 +47,7 @@ void check_fork(Problems& p, const RunConfig& config) {
           "run.fork_from and optimizer.init_from both give the optimizer's state; drop one");
   for (const auto& [name, own] : config.objectives) {
     const std::string& file = own.optimizer.init_from;
-    p.check(file.empty() || file == config.optimizer.init_from,  // told above
+    p.check(file.empty() || file == config.optimizer.init_from,  // reported above
             fmt::format("run.fork_from and objectives.{}.optimizer.init_from both give the "
                         "optimizer's state; drop one",
                         name));

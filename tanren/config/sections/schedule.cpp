@@ -13,23 +13,23 @@ void fields(FieldList& add, ScheduleOptions& o) {
   add("warmup_steps", &o.warmup_steps, Identity::on_request,
       "Updates over which the rate rises linearly to its peak, ≥ 0; every kind but one_cycle.");
   add("final_fraction", &o.final_fraction, Identity::on_request,
-      "Rate at the end, as a share of the peak, in [0, 1]: linear, cosine, cosine_with_restarts, "
-      "polynomial, warmup_stable_decay; reduce_on_plateau: the floor.");
-  add("cycles", &o.cycles, Identity::on_request, "cosine_with_restarts, ≥ 1.");
+      "linear, cosine, cosine_with_restarts, polynomial, warmup_stable_decay: rate at the end, as "
+      "a share of the peak, in [0, 1]; reduce_on_plateau: the lowest such share.");
+  add("cycles", &o.cycles, Identity::on_request, "cosine_with_restarts: number of cycles, ≥ 1.");
   add("cycle_growth", &o.cycle_growth, Identity::on_request,
-      "cosine_with_restarts: length of a cycle over that of the one before, in [1, 1000].");
-  add("power", &o.power, Identity::on_request, "polynomial, > 0.");
+      "cosine_with_restarts: length of a cycle / length of the previous one, in [1, 1000].");
+  add("power", &o.power, Identity::on_request, "polynomial: exponent, > 0.");
   add("timescale", &o.timescale, Identity::on_request,
       "inverse_sqrt: updates after which the rate is peak / √2; 0: warmup_steps, or 10000 "
       "without.");
   add("step_size", &o.step_size, Identity::on_request,
       "step: updates after the warm-up between two reductions, ≥ 1.");
   add("milestones", &o.milestones, Identity::on_request,
-      "multi_step: applied updates before each reduction, rising; the warm-up counts.");
+      "multi_step: applied updates before each reduction, rising, the warm-up included.");
   add("factor", &o.factor, Identity::on_request,
       "step, multi_step, reduce_on_plateau: factor of a reduction, in (0, 1).");
   add("warmup_fraction", &o.warmup_fraction, Identity::on_request,
-      "one_cycle: share of the run that rises, in (0, 1).");
+      "one_cycle: share of the run in which the rate rises, in (0, 1).");
   add("div_factor", &o.div_factor, Identity::on_request, "one_cycle: peak over first rate, ≥ 1.");
   add("final_div_factor", &o.final_div_factor, Identity::on_request,
       "one_cycle: first rate over last rate, ≥ 1.");
@@ -42,13 +42,13 @@ void fields(FieldList& add, ScheduleOptions& o) {
   add("mode", &o.mode, Identity::on_request,
       "reduce_on_plateau: min, max; auto: min for losses and errors, max for scores.");
   add("patience", &o.patience, Identity::on_request,
-      "reduce_on_plateau: evaluations without improvement that are borne, ≥ 0.");
+      "reduce_on_plateau: evaluations without improvement that do not yet reduce the rate, ≥ 0.");
   add("threshold", &o.threshold, Identity::on_request,
       "reduce_on_plateau: least improvement that counts, ≥ 0.");
   add("threshold_mode", &o.threshold_mode, Identity::on_request,
       "reduce_on_plateau: rel (of the best value), abs.");
   add("cooldown", &o.cooldown, Identity::on_request,
-      "reduce_on_plateau: evaluations after a reduction that are not judged, ≥ 0.");
+      "reduce_on_plateau: evaluations after a reduction that do not count for patience, ≥ 0.");
 }
 
 namespace {

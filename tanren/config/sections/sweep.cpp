@@ -18,32 +18,32 @@ namespace tanren {
 
 void fields(FieldList& add, DimensionOptions& o) {
   add("key", &o.key, Identity::free, "The key whose values are searched, such as model.hidden.");
-  add("low", &o.low, Identity::free, "Lower end of a range; a trial may have it.");
-  add("high", &o.high, Identity::free, "Upper end of a range; a trial may have it.");
+  add("low", &o.low, Identity::free, "Lower end of a range, included.");
+  add("high", &o.high, Identity::free, "Upper end of a range, included.");
   add("scale", &o.scale, Identity::free,
-      "How a range is searched: linear, log (each power of ten alike).");
+      "Scale on which a range is searched: linear, log (each power of ten equally).");
   add("whole", &o.whole, Identity::free,
-      "true: whole numbers of the range only. A key that takes whole numbers has them anyway.");
+      "true: only whole numbers of the range. Keys that take whole numbers get only these anyway.");
   add("points", &o.points, Identity::free,
-      "sampler grid: how many numbers of the range, with both ends, ≥ 2.");
+      "sampler grid: number of values in the range, with both ends, ≥ 2.");
   add("values", &o.values, Identity::free,
-      "Instead of a range: the choices, each as --set takes it (\"[64, 64]\" is a list).",
+      "Choices instead of a range, each as --set takes it (\"[64, 64]\" is a list).",
       TextKind::number_or_word);
   add("when", &o.when, Identity::free,
-      "\"KEY=VALUE\": only trials whose KEY, another dimension, has VALUE have this one.");
+      "\"KEY=VALUE\": only trials whose KEY, another dimension, has VALUE have this dimension.");
 }
 
 void fields(FieldList& add, SweepOptions& o) {
   add("trials", &o.trials, Identity::free,
       "Trials that a sweep starts; pbt: its population. 0: all points of a grid.");
   add("metric", &o.metric, Identity::free,
-      "What ranks trials: loss, or one of evaluate.metrics, of the evaluation.");
-  add("mode", &o.mode, Identity::free, "auto (by the metric), min, max.");
+      "Metric that ranks trials: loss, or one of evaluate.metrics, of the evaluation.");
+  add("mode", &o.mode, Identity::free, "Direction of improvement: auto (by the metric), min, max.");
   add("sampler", &o.sampler, Identity::free,
-      "Who chooses the values of a trial: grid (all combinations), random, tpe (near those of good "
-      "trials and far from those of bad ones).");
+      "Method that chooses the values of a trial: grid (all combinations), random, tpe (near those "
+      "of good trials and far from those of bad ones).");
   add("scheduler", &o.scheduler, Identity::free,
-      "Which trials go on: none (all), asha (of those that reached a rung, one of "
+      "Choice of the trials that continue: none (all), asha (the best at each rung, one of "
       "sweep.reduction), pbt (a population, whose worst quarter is replaced by changed copies of "
       "its best), external (another program decides and writes the journal, as tanren_ray does; "
       "tanren sweep reports).");
@@ -51,27 +51,28 @@ void fields(FieldList& add, SweepOptions& o) {
       "asha: steps of the first rung, a multiple of evaluate.every; 0: evaluate.every. Each later "
       "rung has sweep.reduction times the steps.");
   add("reduction", &o.reduction, Identity::free,
-      "asha: of so many trials at a rung one goes on to the next, ≥ 2.");
+      "asha: one of this many trials at a rung continues to the next, ≥ 2.");
   add("interval", &o.interval, Identity::free,
       "pbt: steps between exchanges, a multiple of evaluate.every; 0: evaluate.every.");
   add("concurrent", &o.concurrent, Identity::free,
-      "Trials at a time, which share the cores and each device's memory; 0: one for each of "
-      "sweep.devices, 1 without them.");
+      "Trials that run at the same time and share the cores and each device's memory; 0: one for "
+      "each of sweep.devices, 1 without them.");
   add("devices", &o.devices, Identity::free,
       "Devices of the trials that run at a time, each as run.device; []: run.device for all.");
   add("timeout", &o.timeout, Identity::free,
-      "Seconds after which a trial without a log line and processor time is ended; 0: never.");
+      "Seconds without a log line and processor time after which a trial is ended; 0: never.");
   add("keep", &o.keep, Identity::free,
-      "Of so many of the best trials, and of paused ones, checkpoints and weights stay, ≥ 1.");
+      "Number of best trials whose checkpoints and weights stay, ≥ 1; those of paused trials "
+      "stay, too.");
   add("find", &o.find, Identity::free,
-      "learning_rate: tanren sweep finds it by 100 updates in memory, without trials, from a "
-      "config or a run folder.");
+      "learning_rate: tanren sweep finds a learning rate by up to 100 updates in memory, without "
+      "trials, from a config or a run folder.");
   add("confirm", &o.confirm, Identity::free,
-      "Other seeds, ≥ 2, with which the best 3 trials and the file's own values run again at last: "
-      "what of their difference is noise. 0: none.");
+      "Number of other seeds, ≥ 2, with which the best 3 trials and the file's own values run "
+      "again at the end, to show how much of their difference is noise. 0: none.");
   add("space", &o.space, Identity::free,
-      "Tables [[sweep.space]], a dimension each. With them the config is one for tanren sweep; "
-      "tanren run trains it as it stands.");
+      "Tables [[sweep.space]], one per dimension, for tanren sweep. tanren run ignores them and "
+      "trains the config as it stands.");
 }
 
 namespace {
@@ -91,7 +92,7 @@ bool may_not_have(std::string_view key) {
 constexpr double kMostAtATime = 512;
 constexpr double kMostSeeds = 1000;
 
-// Rates of a model, which have no tensors.
+// Rates of a model. No tensor's shape depends on them.
 constexpr std::string_view kRates[] = {"model.dropout",           "model.label_smoothing",
                                        "model.embedding_dropout", "model.attention_dropout",
                                        "model.residual_dropout",  "model.classifier_dropout"};
@@ -126,14 +127,14 @@ bool is_entry(const std::vector<Field>& fields, const std::string& key) {
                               table->is<std::map<std::string, double>>());
 }
 
-// Whether the loss of an evaluation is another function with another value of the key.
+// Whether another value of the key makes an evaluation's loss another function.
 bool changes_loss(std::string_view key) {
   const bool is_weight =
       key.starts_with("objectives.") && key.find(".weights.") != std::string_view::npos;
   return is_weight || key == "model.loss" || key == "model.label_smoothing";
 }
 
-// Whether some trial has a number of 0 or less.
+// Whether the dimension has a number of 0 or less.
 bool reaches_zero(const DimensionOptions& d) {
   if (d.low && *d.low <= 0) return true;
   return std::any_of(d.values.begin(), d.values.end(), [](const std::string& value) {
@@ -142,7 +143,7 @@ bool reaches_zero(const DimensionOptions& d) {
   });
 }
 
-// What a dimension must be for a config, beside the rules of every space.
+// Checks a dimension against the config, in addition to the rules of every space.
 void check_dimension(Problems& p, const RunConfig& config, const DimensionOptions& d) {
   const std::string name = "sweep.space " + d.key;
   if (may_not_have(d.key)) {
@@ -165,7 +166,7 @@ void check_dimension(Problems& p, const RunConfig& config, const DimensionOption
   const bool is_range = d.low && d.high;
   p.check(!is_range || is_real(*field) || takes_whole_numbers(*field) || takes_number(*field),
           name + " takes " + type_text(*field) + ", which has no range; give values");
-  // The rules of every space say it of a range that asks for whole numbers itself.
+  // The rules of every space check the ends if the range itself asks for whole numbers.
   const bool has_whole_ends =
       !is_range || (std::floor(*d.low) == *d.low && std::floor(*d.high) == *d.high);
   p.check(!takes_whole_numbers(*field) || d.whole || has_whole_ends,

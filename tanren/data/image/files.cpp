@@ -80,7 +80,7 @@ std::vector<CheckedImage> check_image_files(const fs::path& root,
       }
     }
   };
-  // The work is waiting for a disk more than computing; a few small folders need no threads at all.
+  // The threads mostly wait for the disk. A small folder needs no helper thread at all.
   constexpr size_t kFilesPerThread = 500, kMostThreads = 8;
   const size_t helpers = std::min(names.size() / kFilesPerThread, kMostThreads);
   std::vector<std::jthread> threads;

@@ -12,16 +12,17 @@
 
 namespace tanren {
 
-// Whether the name ends like an image's, in any case. Only JPEG and PNG are read, whatever it says.
+// Whether the name has the extension of an image, in upper or lower case. The extension may be of
+// any format, but only JPEG and PNG can be read.
 bool has_image_extension(const std::filesystem::path& path);
 bool is_hidden(const std::filesystem::path& path);  // its name begins with a dot
-// Image files below `folder`, in depth, as paths relative to `root`, sorted; hidden ones are left
-// out. Throws std::filesystem::filesystem_error.
+// Lists the image files below `folder`, recursively, as sorted paths relative to `root`. Hidden
+// files are left out. Throws std::filesystem::filesystem_error.
 std::vector<std::string> images_below(const std::filesystem::path& folder,
                                       const std::filesystem::path& root);
 
 struct CheckedImage {
-  std::string broken;  // why the file cannot be used; empty: it can, and the rest is filled in
+  std::string broken;  // why the file is unusable; empty: it is usable, the rest is set
   ImageHeader header;
   int64_t bytes = 0;
 };
@@ -30,8 +31,9 @@ std::vector<CheckedImage> check_image_files(const std::filesystem::path& root,
                                             const std::vector<std::string>& names,
                                             int64_t max_pixels);
 
-// `broken` names what cannot be used, with its reasons, of `all` files or pairs (`of`). Does
-// nothing if it is empty; else throws DataError or, with options.broken "skip", logs one line.
+// `broken` lists the unusable ones of `all` items, with reasons. `of` is the word for the items,
+// "files" or "pairs". Does nothing if `broken` is empty. Otherwise throws DataError or, with
+// options.broken "skip", logs one line.
 void refuse_or_skip(const std::vector<std::string>& broken, size_t all, const std::string& of,
                     const SourceOptions& options, const std::string& what);
 

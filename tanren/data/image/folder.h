@@ -1,7 +1,7 @@
 // ImageFolder: the files of a folder that has one folder of images per class, as torchvision's
-// ImageFolder lays them out. Invariant: files are in the order of their names' bytes, and so are
-// classes unless only_classes or the training data number them; every file listed is a complete
-// JPEG or PNG. Called when a dataset is opened.
+// ImageFolder lays them out. Invariants: files are sorted by the bytes of their names. Classes are
+// too, unless only_classes or the training data number them. Every listed file is a complete JPEG
+// or PNG. Called when a dataset is opened.
 #pragma once
 
 #include "tanren/base/data_info.h"
@@ -25,8 +25,8 @@ struct ImageFolder {
 
 // Lists options.path and checks each file's header and end, on several threads. Folders and files
 // whose name starts with a dot, and files without an image extension, are skipped. With `train`,
-// labels are its class numbers. DataError for a path that is not such a folder, fewer than two
-// classes to train on, a class without images, classes that `train` lacks, and broken files. If
+// labels are its class numbers. DataError for a path without class folders, fewer than two classes
+// to train on, a class without images, classes that `train` lacks, and broken files. If
 // options.broken is "skip", broken files are dropped instead, with one log line.
 ImageFolder open_image_folder(const SourceOptions& options, const std::string& what,
                               const DataInfo* train);

@@ -230,7 +230,8 @@ ImageHeader FileBuffer::check(const std::string& path, int64_t max_pixels) {
     if (has_end(file.read(buffer_.data(), from, size - from), header->format)) return *header;
     read_all();
   }
-  if (!has_end(bytes.substr(header->body), header->format))
+  // The file may have become shorter since its header was read.
+  if (!has_end(bytes.substr(std::min(header->body, bytes.size())), header->format))
     throw BrokenImage("is cut off: its end mark is missing");
   return *header;
 }

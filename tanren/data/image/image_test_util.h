@@ -105,7 +105,7 @@ inline std::string make_jpeg(int width, int height, const JpegKind& kind = {},
   return bytes;
 }
 
-// White beside black. The blocks of the JPEG do not reach over the middle if the width is a
+// A JPEG with a white and a black half, side by side. No block crosses the middle if the width is a
 // multiple of 32.
 inline std::string make_halves(int width, int height) {
   return make_jpeg(width, height, {}, [](int across, int, unsigned char* row) {

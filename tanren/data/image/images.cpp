@@ -1,5 +1,5 @@
-// images: a folder of class folders with JPEG and PNG files, decoded when they are needed.
-// Damaged files: reader.h.
+// images: a folder of class folders with JPEG and PNG files, decoded when they are needed. reader.h
+// describes what happens with damaged files.
 #include "tanren/base/error.h"
 #include "tanren/base/hash.h"
 #include "tanren/data/dataset.h"
@@ -17,7 +17,7 @@ namespace {
 
 class ImagesDataset : public Dataset {
  public:
-  // `in_source`: of each file, its number in the source; empty: from 0.
+  // `in_source`: the number of each file in the source; if empty, files are numbered from 0.
   ImagesDataset(SourceOptions options, std::string what, ImageFolder folder,
                 std::vector<int64_t> in_source = {})
       : options_(std::move(options)),
@@ -80,7 +80,7 @@ class ImagesDataset : public Dataset {
     return in_source_.empty() ? index : in_source_.at(static_cast<size_t>(index));
   }
 
-  // A damaged file is replaced by another one of these samples.
+  // Returns a complete dataset, so that a damaged file is replaced by another file of the subset.
   std::unique_ptr<Dataset> subset(const std::vector<int64_t>& rows) const override {
     ImageFolder folder{folder_.classes, {}};
     std::vector<int64_t> in_source;

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 using Names = std::map<std::string, std::string>;  // name without extension → file
 
-// The pictures below root/folder, named below it.
+// The pictures below root/folder. Their names are relative to that folder.
 Names pictures_of(const fs::path& root, const std::string& folder, const SourceOptions& options,
                   const std::string& what) {
   Names names;
@@ -109,7 +109,7 @@ std::vector<CheckedImage> checked_files(const SourceOptions& options,
   return checked;
 }
 
-// Refuses pairs that no view can be drawn for.
+// Refuses pairs whose pictures do not fit each other, because one view cannot show both.
 void refuse_misfits(const std::vector<std::string>& misfits, size_t all,
                     const SourceOptions& options, const std::string& what) {
   if (misfits.empty()) return;

@@ -1,6 +1,7 @@
-// pairs: pictures with a picture each as their target. Either two folders, inputs/ and targets/,
-// whose files are paired by name, or one folder of files that hold both halves side by side. Both
-// pictures of a pair are seen through one view, drawn once. Damaged files: reader.h.
+// pairs: each sample is a picture whose target is another picture. The files are in two folders,
+// inputs/ and targets/, and paired by name, or in one folder, each file with both pictures side by
+// side. One view is drawn for each pair and applies to both pictures. reader.h describes what
+// happens with damaged files.
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
@@ -19,7 +20,7 @@ namespace {
 
 class PairsDataset : public Dataset {
  public:
-  // `in_source`: of each pair, its number in the source; empty: from 0.
+  // `in_source`: the number of each pair in the source; if empty, pairs are numbered from 0.
   PairsDataset(SourceOptions options, std::string what, std::vector<PicturePair> pairs,
                std::vector<int64_t> in_source = {})
       : options_(std::move(options)),
@@ -74,7 +75,7 @@ class PairsDataset : public Dataset {
     return keys;
   }
 
-  // A damaged pair is replaced by another one of these samples.
+  // Returns a complete dataset, so that a damaged pair is replaced by another pair of the subset.
   std::unique_ptr<Dataset> subset(const std::vector<int64_t>& rows) const override {
     std::vector<PicturePair> pairs;
     std::vector<int64_t> in_source;

@@ -1,5 +1,5 @@
 // PNG through libspng, which decodes untrusted files safely and row by row. It gets only the
-// critical chunks: texts and colour profiles would be inflated, without a limit, and change no
+// critical chunks. Texts and colour profiles would be inflated without a limit, and they change no
 // pixel.
 #include "tanren/data/image/decode.h"
 

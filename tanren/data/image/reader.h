@@ -1,8 +1,8 @@
-// What the datasets of pictures share: reading and decoding files when their samples are needed,
-// and what follows if a file turns out to be damaged only then. Without broken = "skip" the run
-// ends. With it: in training the next readable sample takes the damaged one's place, with the
-// random draws of that one (files are sorted, so it is mostly of the same class); in evaluation the
-// sample is left out and not counted. Both depend on the files alone, never on what was read
+// Shared by the datasets of pictures: reads and decodes files when their samples are needed, and
+// handles files that turn out to be damaged only then. Without broken = "skip" the run ends. With
+// "skip", training replaces a damaged sample by the next readable one and keeps the damaged one's
+// random draws. Files are sorted, so the replacement mostly has the same class. Evaluation leaves
+// the sample out and does not count it. Both rules depend only on the files, never on what was read
 // before, so order and counts stay the same.
 #pragma once
 
@@ -30,7 +30,7 @@ struct OpenedImage {
   ImageHeader header;
 };
 
-// Where a part of a picture goes: the planes of its view have `channels` colours.
+// A part of a picture and where it goes. `channels`: the number of colour planes of the view.
 struct Placement {
   StoredView view;
   int64_t channels = 3;
@@ -50,7 +50,7 @@ class Workbench {
   // them. `divisor` as in DecodeRequest. BrokenImage for damaged data.
   void place(const OpenedImage& image, std::span<const Placement> placements, int64_t divisor);
 
-  // Of the file that was opened last.
+  // The name of the file that was opened last.
   const std::string& name() const { return name_; }
   // Frees memory beyond what pictures of usual sizes need.
   void trim();

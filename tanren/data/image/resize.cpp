@@ -48,7 +48,8 @@ TANREN_CLONES void to_luma(const uint8_t* __restrict rgb, uint8_t* __restrict lu
 
 using Float4 = float __attribute__((vector_size(16)));
 
-// Resizes one row across: four floats a pixel, of which three count, so that a pixel is one vector.
+// Resizes one row horizontally. A pixel has four floats, of which three are used, so that it is one
+// vector.
 TANREN_CLONES void across_rgb(const float* sums, const AxisTaps::Run* runs, size_t outputs,
                               const float* weights, int64_t first, float* line) {
   for (size_t i = 0; i < outputs; ++i) {
@@ -67,14 +68,14 @@ TANREN_CLONES void across_rgb(const float* sums, const AxisTaps::Run* runs, size
 
 using Int4 = int32_t __attribute__((vector_size(16)));
 
-// Four numbers a pixel, of which `colours` count; the others are 0.
+// Writes four numbers a pixel: first the `colours` values, then 0.
 void widen(const uint8_t* row, size_t pixels, size_t colours, int32_t* wide) {
   for (size_t i = 0; i < pixels; ++i) {
     for (size_t c = 0; c < 4; ++c) wide[4 * i + c] = c < colours ? row[colours * i + c] : 0;
   }
 }
 
-// Resizes one row across, to whole levels.
+// Resizes one row horizontally and rounds to whole levels in [0, 255].
 TANREN_CLONES void across_levels(const int32_t* wide, const AxisTaps::Run* runs, size_t outputs,
                                  const int32_t* weights, int64_t first, float* line) {
   constexpr int32_t kHalf = 1 << (AxisTaps::kFixedBits - 1);
@@ -143,7 +144,7 @@ void AxisTaps::set(const Axis& axis, Filter filter) {
     auto& run = runs_[static_cast<size_t>(i)];
     run.weights = weights_.size();
     if (centre < static_cast<double>(axis.low) || centre > static_cast<double>(axis.high)) {
-      // Outputs below the image are finished with its last row that is needed.
+      // Outputs below the image have no inputs. They are finished with the last row that is needed.
       run.first = run.end = centre < static_cast<double>(axis.low) ? axis.low : end_;
       continue;
     }

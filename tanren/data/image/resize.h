@@ -11,11 +11,11 @@
 
 namespace tanren {
 
-// bilinear: a triangle. PIL rounds values between the two directions; this does not.
-// bicubic: PIL's cubic (a = -0.5), which overshoots at edges. As in PIL, each row is resized across
-// first, in fixed-point numbers, and cut to whole levels in [0, 255], because the cut changes the
-// result of the other direction.
-// nearest: the one input pixel that contains the output's centre, so no values are mixed.
+// bilinear: a triangle. PIL rounds values between the two directions; this code does not. bicubic:
+// PIL's cubic (a = -0.5), which overshoots at edges. As in PIL, each row is first resized
+// horizontally, in fixed-point numbers, and rounded to whole levels in [0, 255], because the
+// rounding changes the result of the vertical direction. nearest: the one input pixel that contains
+// the output's centre, so no values are mixed.
 enum class Filter { bilinear, bicubic, nearest };
 
 // Sampling positions in one direction: output i is centred at origin + (i + 0.5) * step, in input
@@ -44,7 +44,7 @@ class AxisTaps {
   void set(const Axis& axis, Filter filter);
   const std::vector<Run>& runs() const { return runs_; }
   const float* weights(const Run& run) const { return weights_.data() + run.weights; }
-  // The weights × 2^kFixedBits, rounded; of bicubic only.
+  // The weights × 2^kFixedBits, rounded; only for bicubic.
   const int32_t* fixed() const { return fixed_.data(); }
   static constexpr int kFixedBits = 22;
   int64_t first() const { return first_; }  // inputs that any output needs

@@ -201,7 +201,7 @@ class ByteBpe : public Tokenizer {
     ids.insert(ids.end(), symbols.begin(), symbols.begin() + static_cast<std::ptrdiff_t>(count));
   }
 
-  // The same in n log n: a word may be a megabyte.
+  // The same in O(n log n) time, because a word may have a megabyte.
   void encode_long(std::string_view word, TokenIds& ids) const {
     struct Symbol {
       int32_t id;
@@ -277,7 +277,7 @@ size_t end_of_word(std::string_view text, size_t begin) {
     const Class next = class_of(unicode::next(text, after));
     if (next != Class::space) return end_of_run(text, at, next);
   }
-  // White space before a word leaves its last character to the word.
+  // The last character of white space before a word belongs to the word.
   size_t last = begin, end = at;
   while (end < text.size()) {
     size_t after = end;

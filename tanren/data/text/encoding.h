@@ -25,7 +25,7 @@ class TextCheck {
   // UTF-8.
   TextCheck(std::string where, std::string advice)
       : where_(std::move(where)), advice_(std::move(advice)) {}
-  // DataError naming line and byte of what is not UTF-8; a UTF-16 file is reported as UTF-16.
+  // DataError naming line and byte of invalid UTF-8; a UTF-16 file is reported as UTF-16.
   // `any_byte`: any byte but 0 is accepted.
   void add(std::string_view bytes, bool any_byte = false);
 

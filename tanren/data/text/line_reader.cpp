@@ -41,7 +41,7 @@ LineReader::LineReader(const std::filesystem::path& source, std::string what, st
   if (source == "-") {
     waited_ = STDIN_FILENO;
   } else if (is_pipe(source)) {
-    // A pipe that nobody writes to yet opens at once, so that the wait for its writer can end.
+    // Opens a pipe without waiting for its writer, so that a stop can end that wait later.
     waited_ = ::open(source.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (waited_ < 0) {
       throw InputError("[file] cannot read " + source.string() + " (" + std::strerror(errno) +
@@ -56,14 +56,16 @@ LineReader::~LineReader() {
   if (waited_ > STDIN_FILENO) ::close(waited_);
 }
 
-// Waits a little for what comes next, or for the end. A failure is told by the read.
+// Waits at most kLookAtStop for input or the end. A failure counts as input, because the read then
+// reports it.
 bool LineReader::has_input() {
   pollfd input{.fd = waited_, .events = POLLIN, .revents = 0};
   const int ready = ::poll(&input, 1, kLookAtStop);
   return ready > 0 || (ready < 0 && errno != EINTR);
 }
 
-// As OpenFile::read, but what is waited for gives what there is; 0 is the end.
+// Like OpenFile::read, but standard input and pipes give the bytes that are available; 0 is the
+// end.
 size_t LineReader::read(char* to, size_t most) {
   if (file_) return file_->read(to, most);
   for (;;) {
@@ -100,7 +102,7 @@ bool LineReader::fill() {
   return got > 0;
 }
 
-// Where the next line ends, or npos: it ends with the file or, unless this `waits`, has not come.
+// Where the next line ends. npos if it ends with the file or, without `waits`, has not come yet.
 size_t LineReader::find_end(bool waits) {
   size_t end = buffer_.find('\n', begin_);
   while (end == std::string::npos) {

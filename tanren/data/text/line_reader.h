@@ -13,42 +13,42 @@
 
 namespace tanren {
 
-// Thrown where a source is waited for and a stop is asked for meanwhile.
+// Thrown if a stop is requested during a wait for input.
 struct StoppedReading {};
 
-// Standard input ("-"), a pipe or a terminal: it may have to be waited for, and gives its bytes
-// once.
+// True for standard input ("-"), a pipe or a terminal. Its reader may have to wait, and can read
+// the bytes only once.
 bool is_pipe(const std::filesystem::path& source);
 
 class LineReader {
  public:
   // `source` "-" is standard input. InputError if it cannot be opened. Error texts begin with
-  // `what` ("data.train"). Where standard input or a pipe is waited for, `stop` ends the wait. No
-  // line has more than `longest` bytes.
+  // `what` ("data.train"). Setting `stop` ends a wait for standard input or a pipe. No line has
+  // more than `longest` bytes.
   LineReader(const std::filesystem::path& source, std::string what, std::string encoding,
              const std::atomic<bool>* stop = nullptr, size_t longest = std::string::npos);
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  // The next line without its end, as it stands in the file; false at the end. A byte order mark is
-  // left out. DataError for a byte 0 and for UTF-16, wherever they are, and for a line that is too
-  // long; StoppedReading if a stop ends the wait.
+  // Reads the next line without its line end, as it stands in the file; false at the end. A byte
+  // order mark is left out. DataError for a byte 0 or UTF-16 anywhere, and for a line that is too
+  // long. StoppedReading if a stop ends the wait.
   bool next(std::string& line);
-  // Whether next() gives a line, or the end, without a wait; of a pipe, after 0.1 seconds at most
-  // in which nothing comes. Errors as next().
+  // Whether next() returns a line or the end without waiting. For a pipe, the answer is no once
+  // nothing has come for 0.1 seconds. Errors as next().
   bool is_ready();
-  // What ended the line that was handed out last: "\n", "\r\n", or nothing at the file's end.
+  // The line end of the last line: "\n" or "\r\n"; at the end of the file "" or "\r".
   const std::string& ending() const { return ending_; }
   // Lines handed out so far.
   int64_t number() const { return number_; }
   // "new.csv", or "standard input".
   const std::string& name() const { return name_; }
 
-  // The line as UTF-8. `problem` says what is wrong with it; it is then returned as it stands.
+  // Returns the line as UTF-8. If it is not valid, sets `problem` and returns the line unchanged.
   std::string text(const std::string& line, std::string& problem) const;
-  // Turns a record that began in line `first` into UTF-8. DataError naming line and byte of what is
-  // none.
+  // Turns a record that began in line `first` into UTF-8. DataError naming line and byte of invalid
+  // UTF-8.
   void make_text(std::string& record, int64_t first) const;
 
  private:
@@ -58,13 +58,13 @@ class LineReader {
   size_t read(char* to, size_t most);
 
   std::string name_, what_, encoding_, ending_;
-  std::optional<OpenFile> file_;  // none: what is waited for
-  int waited_ = -1;               // the descriptor that is waited for
+  std::optional<OpenFile> file_;  // none: a pipe or standard input
+  int waited_ = -1;               // the pipe or standard input
   const std::atomic<bool>* stop_;
   size_t longest_;
   TextCheck check_;
   std::string buffer_;
-  size_t begin_ = 0;  // of what is not handed out
+  size_t begin_ = 0;  // of the bytes not returned yet
   bool ended_ = false, past_mark_ = false;
   int64_t number_ = 0;
 };

@@ -60,7 +60,7 @@ TEST(LineReader, waits_for_a_pipe_until_a_stop) {
   std::string line;
   LineReader nobody(pipe, "predict", "utf-8", &stop);  // opening does not wait for a writer
   EXPECT_THROW(nobody.next(line), StoppedReading);
-  // What several writes bring, up to the end of the last writer.
+  // The reader gets the bytes of several writes, until the writer closes the pipe.
   LineReader reader(pipe, "predict", "utf-8");
   std::jthread writer([&] {
     std::ofstream to(pipe);
@@ -75,7 +75,7 @@ TEST(LineReader, waits_for_a_pipe_until_a_stop) {
   EXPECT_EQ(reader.number(), 4);
 }
 
-// Issue 26: plain files below /dev passed for what is read once.
+// Issue 26: plain files below /dev were treated as pipes.
 TEST(LineReader, waits_for_pipes_and_terminals_alone) {
   const testing::TemporaryFolder folder;
   const std::string pipe = (folder.path() / "pipe").string();

@@ -89,7 +89,7 @@ bool Cells::split(std::string_view record, char delimiter) {
 }
 
 bool RecordReader::begin(std::string& record, char delimiter) {
-  const bool skips_blank = skips_blank_ && delimiter != '\t';  // whose rows may be tabs alone
+  const bool skips_blank = skips_blank_ && delimiter != '\t';  // with tabs, a row may be only tabs
   do {
     if (!lines_.next(record)) return false;
   } while (record.empty() || (skips_blank && trimmed(record).empty()));

@@ -13,8 +13,8 @@
 
 namespace tanren {
 
-// Whether a quote is open at the end of a record, so that it goes on in the next line. Each byte of
-// a record that grows by lines is looked at once.
+// Says whether a quote is open at the end of a record, so that the record continues in the next
+// line. If the record grows by lines, each byte is examined only once.
 class OpenQuote {
  public:
   explicit OpenQuote(char delimiter) : delimiter_(delimiter) {}
@@ -29,17 +29,17 @@ class OpenQuote {
   size_t at_ = 0, opened_ = 0;
 };
 
-// The cells of one record, as RFC 4180 has them with any delimiter; between tabs nothing is quoted.
+// The cells of one record by RFC 4180, but with any delimiter. With tabs nothing is quoted.
 class Cells {
  public:
-  // False if a quote is still open at the end: the record goes on in the next line. The cells are
-  // parts of `record`, or of this object until the next split.
+  // Returns false if a quote is still open at the end, so that the record continues in the next
+  // line. The cells are views of `record`, or of this object until the next split.
   bool split(std::string_view record, char delimiter);
   size_t size() const { return cells_.size(); }
   std::string_view operator[](size_t index) const { return cells_[index]; }
   auto begin() const { return cells_.begin(); }
   auto end() const { return cells_.end(); }
-  // A cell that goes on after its closing quote; empty: none does.
+  // The error for a cell that continues after its closing quote; empty if there is none.
   const std::string& problem() const { return problem_; }
 
  private:
@@ -55,23 +55,24 @@ class RecordReader {
  public:
   enum class Found { record, end, open_quote };
 
-  // `lines` must outlive it. `skips_blank`: lines of blanks are no records; else, and where tabs
-  // are the delimiter, only empty ones are none. A record of several lines has at most `longest`
-  // bytes.
+  // `lines` must outlive this object. `skips_blank`: lines of only blanks are skipped. Otherwise,
+  // and with tabs as delimiter, only empty lines are skipped. A record of several lines has at most
+  // `longest` bytes.
   explicit RecordReader(LineReader& lines, bool skips_blank, size_t longest = std::string::npos)
       : lines_(lines), skips_blank_(skips_blank), longest_(longest) {}
 
-  // The next record, as it stands in the file. After `open_quote` it is what was read of it.
+  // Reads the next record, as it stands in the file. With `open_quote`, `record` is the part that
+  // was read.
   Found next(std::string& record, char delimiter);
-  // The same in two steps, for a header whose delimiter is not known yet: its first line, and the
-  // lines that belong to it.
+  // The same in two steps, for a header whose delimiter is not known yet. `begin` reads its first
+  // line, `complete` adds its further lines.
   bool begin(std::string& record) { return begin(record, '\0'); }
   Found complete(std::string& record, char delimiter);
-  // After `begin` and before `complete`: adds the lines of a quoted first cell, so that the
-  // delimiter behind it is seen. All lines are added if nothing closes its quote.
+  // Call this between `begin` and `complete`. It adds the lines of a quoted first cell, so that the
+  // delimiter after it is seen. If nothing closes the quote, it adds all lines.
   void complete_first_cell(std::string& record, const SourceOptions& options);
 
-  // Where the last record began, and where the quote that nothing closes was opened in it.
+  // The line where the last record began, and line and place of its quote that nothing closes.
   int64_t line() const { return line_; }
   int64_t quote_line() const { return quote_line_; }
   size_t quote_place() const { return quote_place_; }
@@ -90,10 +91,11 @@ class RecordReader {
 // Whether a file's name ends in .tsv, in small or capital letters.
 bool is_tsv(const std::filesystem::path& file);
 
-// What separates the cells of a table, by the first line of its header. That is options.delimiter,
-// if it is set; a tab in a file whose name says so (`tabs`); else the first of , ; tab | by which
-// the line has all the columns `wanted`, or the one that it has most. With decimal commas it is no
-// comma.
+// Finds the delimiter of a table from the first line of its header. options.delimiter is used if it
+// is set. A tab is used if `tabs` (the file's name ends in .tsv) and the line has a tab or, with
+// tabs, all the columns `wanted`. Otherwise it is the first of , ; tab | that splits the line into
+// cells with all the columns `wanted`, or the most frequent one. With decimal commas, the comma is
+// not tried.
 char delimiter_of(std::string_view header, const SourceOptions& options, bool tabs,
                   const std::vector<std::string>& wanted, bool decimal_comma = false);
 

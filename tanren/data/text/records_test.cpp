@@ -30,7 +30,7 @@ TEST(OpenQuotes, are_open_where_a_record_cannot_be_split_yet) {
       Cells cells;
       OpenQuote quote(delimiter);
       EXPECT_EQ(quote.at_end_of(own), !cells.split(own, delimiter)) << own;
-      // Seen byte by byte it says the same.
+      // Byte by byte, the result is the same.
       OpenQuote slow(delimiter);
       bool open = false;
       for (size_t size = 0; size <= own.size(); ++size) open = slow.at_end_of(own.substr(0, size));

@@ -1,5 +1,5 @@
-// SourceTokenizer: the tokenizer of a source of the kinds text and tokens, its own or that of the
-// training data, and what follows from it: the vocabulary, the id that ends a document, the texts
+// SourceTokenizer: the tokenizer of a source of the kinds text and tokens. It is the source's own
+// or the training data's. It determines the vocabulary, the id that ends a document, and the texts
 // of the ids. Called by text.cpp, tokens.cpp and by code that needs the DataInfo without the data.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace tanren {
 
 class SourceTokenizer {
  public:
-  // `train`: the training data's DataInfo, of evaluation data; else null. DataError as
+  // `train`: for evaluation data, the training data's DataInfo; otherwise null. DataError as
   // load_tokenizer.
   SourceTokenizer(const SourceOptions& options, const DataInfo* train);
 
@@ -30,17 +30,17 @@ class SourceTokenizer {
   std::shared_ptr<const Tokenizer> tokenizer_;
 };
 
-// The DataInfo of a source of the kind text or tokens, without its files. Errors as
+// The DataInfo of a source of the kind text or tokens. Does not open the data files. Errors as
 // SourceTokenizer.
 DataInfo token_info(const SourceOptions& options, const std::string& what);
 
-// The token that ends a text, which a text without a prompt begins with, too: <|endoftext|>, </s>
-// or <eos>; nullopt if the tokenizer has none of them.
+// The token that ends a text: <|endoftext|>, </s> or <eos>; nullopt if the tokenizer has none of
+// them. A generated text without a prompt also begins with this token.
 std::optional<int32_t> end_of_text(const Tokenizer& tokenizer);
 
-// Makes a source of the kind tokens one of the kind text, if the name of the file, or of every file
-// of the folder, says that it holds text, no ids: .txt, .text or .md, in any case. DataError if the
-// model has no tokenizer, and as list_files.
+// Changes a source of the kind tokens to the kind text if the file's name, or every file name in
+// the folder, is that of a text: .txt, .text or .md, in upper or lower case. DataError if the model
+// has no tokenizer, and as list_files.
 void read_as_text(SourceOptions& source, bool has_tokenizer, const std::string& what);
 
 }  // namespace tanren

@@ -1,6 +1,6 @@
-// text: the bytes of files, whatever they are, as tokens of a vocabulary of 256; or, with a
-// tokenizer, their text as its tokens. A file is a document: no target crosses from one to the
-// next.
+// text: without a tokenizer, the tokens are the bytes of any files, and the vocabulary is 256. With
+// a tokenizer, they are the tokens of the files' text. A file is a document: no target crosses from
+// one to the next.
 #include "tanren/base/text.h"
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"

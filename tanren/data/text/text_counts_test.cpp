@@ -10,7 +10,7 @@ namespace {
 
 const std::string kTokenizerFiles = TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/";
 
-// The words that begin in texts[i] if all texts are one, cut where they end.
+// The words of a text, given as its tokens, that begin in tokens[counted_from] or later.
 int64_t words_of(const std::vector<std::string>& tokens, size_t counted_from = 0) {
   WordCounter counter;
   counter.begin_text();
@@ -34,7 +34,7 @@ TEST(TextCounts, words_are_what_lies_between_white_space_wherever_tokens_are_cut
        3},
       {"a\u200b"
        "b",
-       1},  // the zero-width space is none to Python
+       1},  // Python: no white space
       {"\U0001F600 \U0001F600", 2},
       {"a\xE3\x80 b", 2},  // a character that is cut off
       {"a\xE3\x80", 1},

@@ -33,7 +33,7 @@ class Source {
     throw DataError(fmt::format("[{}] {}:{}: {}", what_, path_, line, problem));
   }
 
-  // `key` of this data section asks for column `name`.
+  // Fails because there is no column `name`, for which `key` of this data section asks.
   [[noreturn]] void fail_column(int64_t line, const std::string& name, const char* key,
                                 std::vector<std::string> known) const {
     const size_t all = known.size();

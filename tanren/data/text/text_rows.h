@@ -24,10 +24,10 @@ struct TextColumns {
 
 // .csv (RFC 4180 with any delimiter: a header line, cells in double quotes may hold delimiters,
 // quotes and line ends), .tsv (a header line, nothing is quoted), .jsonl or .ndjson (an object a
-// line). Of `options` the delimiter and the encoding count. DataError naming file, line and column:
-// a missing column (with the existing ones), a cell that is empty or not text, an unclosed quote, a
-// line that is not JSON, a byte that is invalid in the encoding (encoding.h). Error texts begin
-// with `what` ("data.train").
+// line). Uses only the delimiter and the encoding of `options`. DataError naming file, line and
+// column: a missing column (with the existing ones), a cell that is empty or not text, an unclosed
+// quote, a line that is not JSON, a byte that is invalid in the encoding (encoding.h). Error texts
+// begin with `what` ("data.train").
 std::vector<TextRow> read_text_rows(const std::filesystem::path& path, const TextColumns& columns,
                                     const std::string& what, const SourceOptions& options = {});
 

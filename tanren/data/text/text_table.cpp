@@ -104,8 +104,8 @@ class Labels {
     return labels;
   }
 
-  // The class names that are configured or that training had; else those of the rows, sorted, or
-  // none if all the labels are whole numbers.
+  // The configured class names or, in an evaluation, training's. Otherwise the names of the rows,
+  // sorted, or none if all labels are whole numbers.
   std::vector<std::string> names_for(const std::vector<TextRow>& rows) const {
     if (!options_.class_names.empty()) return options_.class_names;
     if (train_ != nullptr) return train_->class_names;
@@ -225,7 +225,7 @@ class TextTable : public Dataset {
   std::vector<uint64_t> hashes_;  // of the rows, for data.split; else empty
 };
 
-// Of each row's text, second text and label, each after its length.
+// The hash of each row covers its text, second text and label, each after its length.
 std::vector<uint64_t> text_row_hashes(const std::vector<TextRow>& rows) {
   std::vector<uint64_t> hashes;
   for (const TextRow& row : rows) {

@@ -16,7 +16,7 @@ namespace tanren {
 // The ids of all samples, one sample after the other.
 struct EncodedTexts {
   std::vector<int32_t> ids;
-  std::vector<int64_t> ends;    // of sample i in `ids`
+  std::vector<int64_t> ends;    // where sample i ends in `ids`
   std::vector<int64_t> firsts;  // pairs: how many ids of sample i are of type 0; else empty
   int64_t cut = 0;              // samples that were longer than context
 

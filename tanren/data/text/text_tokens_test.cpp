@@ -173,8 +173,8 @@ TEST_F(TextTokens, bytes_and_words_of_targets_count_once_at_any_stride_and_conte
   };
   const auto bytes = static_cast<double>(kFirst.size() - size_of_first(kFirst) + kSecond.size() -
                                          size_of_first(kSecond));
-  // The first word of each text begins in its first token. Of the others: U+3000 and U+2003 are
-  // white space to Python as well.
+  // The first word of each text begins in its first token, which is not a target. U+3000 and U+2003
+  // in the texts are white space, as in Python.
   const double words = 11 - 1 + 12 - 1;
   for (const int64_t context : {1, 2, 3, 7, 16}) {
     for (const int64_t stride : {int64_t{1}, (context + 1) / 2, context}) {
@@ -220,7 +220,8 @@ TEST_F(TextTokens, the_token_that_ends_a_document_is_no_text_and_ends_a_word) {
     if (is_named) options.document_end_token = "<|endoftext|>";
     const Counts counts = counts_of(*open(options), 2);
     const auto tokenizer = load_tokenizer(kBpe);
-    // "the" is no target; if the end of the document is named, nor is what follows it.
+    // "the" is not a target. If the token that ends a document is named, the token after it is not
+    // a target either.
     const std::string first = tokenizer->decode({tokenizer->encode("the blade").front()});
     const std::string second = tokenizer->decode({tokenizer->encode("forge and blow").front()});
     const auto all = std::string("the bladeforge and blow").size() - first.size();

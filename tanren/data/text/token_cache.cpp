@@ -40,7 +40,8 @@ std::string bytes_of_number(int64_t number) {
   return {reinterpret_cast<const char*>(&number), sizeof number};
 }
 
-// Hashes a stream of bytes in blocks of one size, however they come.
+// Hashes a stream of bytes in blocks of a fixed size, so that the hash does not depend on how the
+// bytes are divided between calls.
 class BlockHash {
  public:
   void add(std::string_view bytes) {
@@ -122,7 +123,8 @@ void look_at(TextsToRead& texts, const TokenizerFiles& files) {
   texts.key = static_cast<int64_t>(key.value());
 }
 
-// The ids of the texts in the file `path`; nullopt if it is not sound, or not theirs.
+// The ids of the texts from the file `path`; nullopt if it is damaged or has the ids of other
+// texts.
 std::optional<std::vector<TokenPiece>> checked_pieces(const fs::path& path,
                                                       const TextsToRead& texts) {
   OpenFile file = open_file(path);
@@ -166,7 +168,7 @@ std::optional<std::vector<TokenPiece>> checked_pieces(const fs::path& path,
   return pieces;
 }
 
-// The same; nullopt also if there is no such file, or none that can be read.
+// The same; also nullopt if the file does not exist or cannot be read.
 std::optional<std::vector<TokenPiece>> open_kept(const fs::path& path, const TextsToRead& texts) {
   std::error_code none;
   if (!fs::is_regular_file(path, none)) return std::nullopt;
@@ -177,7 +179,7 @@ std::optional<std::vector<TokenPiece>> open_kept(const fs::path& path, const Tex
   }
 }
 
-// Compares the texts, as they are tokenized, with those that were looked at.
+// Checks, while the texts are tokenized, that they still have the hashes of look_at().
 class SameTexts {
  public:
   explicit SameTexts(const TextsToRead& texts) : texts_(texts) {}
@@ -231,8 +233,8 @@ int64_t make_kept(const fs::path& path, const TextsToRead& texts) {
   return total;
 }
 
-// One process after the other; on a file system without locks all go at once, and each makes the
-// same file.
+// Lets one process at a time make the file. On a file system without locks, all processes make the
+// same file at once.
 class MakingScope {
  public:
   explicit MakingScope(const fs::path& folder)
@@ -287,7 +289,7 @@ std::vector<TokenPiece> keep_in(const fs::path& folder, const TextsToRead& texts
   return pieces_of_made(path, texts);
 }
 
-// The file loses its name once it is mapped, so that it ends with the process.
+// The file is removed once it is mapped, so that its bytes are freed when the process ends.
 std::vector<TokenPiece> keep_aside(const TextsToRead& texts) {
   std::error_code error;
   const fs::path folder = fs::temp_directory_path(error);
@@ -314,7 +316,7 @@ void read_texts(const FileList& list, const Tokenizer& tokenizer, const Tokenize
                 const fs::path& cache, const std::string& what, TokenStream& stream) {
   TextsToRead texts{.list = list, .tokenizer = tokenizer, .what = what};
   look_at(texts, files);
-  std::optional<std::vector<TokenPiece>> kept;  // also where nothing can be written
+  std::optional<std::vector<TokenPiece>> kept;  // also read if nothing can be written
   if (!cache.empty()) kept = open_kept(kept_path(cache, texts), texts);
   const bool is_kept = !cache.empty() && !kept && can_write_in(cache);
   if (!cache.empty() && !kept && !is_kept) {

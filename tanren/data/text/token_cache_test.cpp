@@ -203,7 +203,7 @@ TEST_F(TokenCache, starts_at_the_same_time_make_one_file_and_read_the_same) {
   EXPECT_EQ(lines.find("tokenized"), lines.rfind("tokenized")) << lines;
 }
 
-// Where this fails on purpose, raise kTokenizerVersion with the ids (issue 26).
+// If a change of ids is intended, update the numbers here and raise kTokenizerVersion (issue 26).
 TEST(TokenIdsOf, our_tokenizers_are_those_of_their_version) {
   EXPECT_EQ(kTokenizerVersion, 1);
   const std::string text =

@@ -17,7 +17,8 @@ bool is_whole(const at::Tensor& x) {
   return at::isIntegralType(x.scalar_type(), /*includeBool=*/false);
 }
 
-// Makes a field of whole numbers from 0 on int64; returns one more than the largest.
+// Converts a field of whole numbers to int64; returns one more than the largest. DataError for a
+// negative number.
 int64_t count_of(TensorMap& fields, const std::string& name, const std::string& where) {
   const at::Tensor ids = fields.at(name).to(at::kLong);
   if (ids.numel() == 0) return 0;

@@ -14,8 +14,8 @@ namespace tanren {
 namespace {
 
 constexpr int64_t kIgnored = -100;
-// Bytes before a target that show whether a word goes on into it: a whole character lies among
-// them, even if they begin and end within one.
+// So many bytes before a target show whether a word continues into it. They contain a whole
+// character, even if they begin and end within one.
 constexpr size_t kLookBack = 8;
 constexpr int64_t kMostTokensBack = 64;
 

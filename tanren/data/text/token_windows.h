@@ -35,10 +35,10 @@ struct TokenStream {
   TokenType type = TokenType::uint8;
   int64_t vocab_size = 0;
   int64_t document_end = -1;  // the id that ends a document; -1: none does
-  std::string part;           // of data.split, in words; empty: there is no split
+  std::string part;           // the part of data.split as text; empty: no split
   std::shared_ptr<const TokenizerFiles> tokenizer = nullptr;  // that made the ids; null: unknown
   std::shared_ptr<const TokenTexts> texts = nullptr;          // of the ids; null: unknown
-  std::vector<DataPart> prints = {};  // of what the ids were made from, beside the files
+  std::vector<DataPart> prints = {};  // of the texts and the tokenizer that the ids are from
 };
 
 class TokenWindows : public Dataset {
@@ -49,8 +49,8 @@ class TokenWindows : public Dataset {
 
   int64_t size() const override { return size_; }
   DataInfo info() const override;
-  // Positions of the window that hold a token of the stream; the last window's others are filled
-  // up.
+  // The number of inputs in the window that have a next token. The rest of the last window is
+  // padding.
   int64_t length(int64_t window) const;
   // Every target of the stream counts in exactly one window: if windows overlap, the later one has
   // it as context only. DataError naming file and place for an id past the vocabulary.
@@ -78,7 +78,7 @@ class TokenWindows : public Dataset {
   [[noreturn]] void refuse(const TokenPiece& piece, int64_t begin, int64_t end) const;
 
   TokenStream stream_;
-  std::vector<int64_t> starts_;  // of each piece in the stream, and the stream's end
+  std::vector<int64_t> starts_;  // where pieces begin in the stream; then its end
   int64_t context_, stride_;
   int64_t size_ = 0;
   std::string what_;

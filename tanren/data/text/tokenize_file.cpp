@@ -49,7 +49,8 @@ class Chunks {
       const size_t had = chunk.size();
       chunk.resize(had + size_);
       chunk.resize(had + file_.read(chunk.data() + had, size_));
-      // The bytes before `had` have no place to cut, or are a rest, which is shorter than a chunk.
+      // Bytes before `had` are not searched. They have no place to cut, or are the last chunk's
+      // rest, which is shorter than a chunk.
       cut = file_.stream ? last_cut(chunk, had, tokenizer_) : 0;
       if (cut == 0) continue;
       rest_ = chunk.substr(cut);

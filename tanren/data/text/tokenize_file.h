@@ -28,9 +28,9 @@ std::string id_bytes(const TokenIds& ids, int64_t width);
 // ("data.train"). InputError for a file that cannot be read to its end.
 void check_text(const std::filesystem::path& text, const std::string& what);
 
-// Passes the ids of all `texts` to `see`, in order, with the number of their text. Chunks end where
+// Passes the ids of all `texts` to `see`, in order, with the index of their text. Chunks end where
 // Tokenizer::may_cut() allows it. `see_chunk` gets the bytes of each text, in order, as they are
-// read. Returns what each text gave. Errors as check_text.
+// read. Returns the counts of each text. Errors as check_text.
 using SeeIds = std::function<void(size_t text, const TokenIds& ids)>;
 using SeeChunk = std::function<void(size_t text, std::string_view bytes)>;
 std::vector<TokenizedFile> tokenize_texts(const std::vector<std::filesystem::path>& texts,

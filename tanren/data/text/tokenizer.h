@@ -28,7 +28,7 @@ class Tokenizer {
   // The id of a token by its text in the vocabulary.
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
   virtual int64_t vocab_size() const = 0;  // one more than the largest id
-  // Whether the texts of a text's tokens are that text, byte by byte.
+  // Whether the texts of its tokens give the encoded text again, byte by byte.
   virtual bool keeps_every_byte() const { return false; }
   // Whether the token stands for no text, such as <|endoftext|>.
   virtual bool is_special(int32_t /*id*/) const { return false; }

@@ -34,7 +34,7 @@ bool truth_or(const Json& json, const char* key, bool otherwise) {
 
 std::vector<std::string> vocabulary_of(const Json& json, const fs::path& path) {
   if (!json.is_object() || json.empty()) fail(path, "has no vocabulary; download it again");
-  // An untrusted id must not become a huge allocation: ids are dense but for a few holes.
+  // The limit keeps an untrusted id from causing a huge allocation. Valid ids have only a few gaps.
   const auto limit = static_cast<int64_t>(json.size()) * 2 + 1024;
   std::vector<std::string> tokens;
   for (const auto& [token, id] : json.items()) {

@@ -1,5 +1,5 @@
-// The kernel of tanren::dropout_mask for CUDA, a part of libtanren_cuda.so. Without torch, so that
-// nvcc reads no header of it. Called by register.cpp.
+// The kernel of tanren::dropout_mask for CUDA, a part of libtanren_cuda.so. It does not use torch,
+// so that nvcc reads none of torch's headers. Called by register.cpp.
 #pragma once
 
 #include "tanren/base/philox.h"

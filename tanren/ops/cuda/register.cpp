@@ -1,4 +1,5 @@
-// The half of libtanren_cuda.so with kernels: its function registers them with torch's dispatcher.
+// The part of libtanren_cuda.so that contains kernels: its function registers them with torch's
+// dispatcher.
 #include "tanren/ops/cuda/dropout_mask.h"
 #include "tanren/ops/dropout_mask.h"
 
@@ -38,7 +39,7 @@ at::Tensor dropout_mask_on_cuda(const at::Tensor& ids, at::IntArrayRef sizes, in
 
 }  // namespace tanren
 
-// The number changes with the schemas of the operators.
+// Change the number in the name whenever an operator's schema changes.
 extern "C" __attribute__((visibility("default"))) void tanren_cuda_kernels_1() {
   static auto* const kernels = new torch::Library(torch::Library::IMPL, "tanren",
                                                   c10::DispatchKey::CUDA, __FILE__, __LINE__);

@@ -1,8 +1,8 @@
-// A simulated accelerator, for tests: devices "sim:<i>" behind torch's key PrivateUse1. A device
-// computes with the CPU's kernels when they are launched; the host cannot touch its memory; and
-// vector clocks (ordering.h) judge every launch: two accesses of a byte that no stream order, event
-// or host wait orders are a violation, whether the numbers came out right or not. What makes the
-// host of a CUDA device wait is a counted wait here. Docs: docs/devices.md.
+// A simulated accelerator for tests: devices "sim:<i>" behind torch's dispatch key PrivateUse1. A
+// device runs the CPU's kernels at launch. The host cannot touch its memory. Vector clocks
+// (ordering.h) check every launch: a write and another access of the same byte are a violation
+// unless a stream's order, an event or a host wait orders them, even if the numbers are right.
+// Whatever makes the host of a CUDA device wait counts as a wait here. Docs: docs/devices.md.
 #pragma once
 
 #include <cstddef>
@@ -27,14 +27,14 @@ bool installed();
 struct Counts {
   int64_t kernels = 0;
   int64_t downloads = 0;  // the host waited for values: .item(), .cpu(), sizes that depend on data
-  int64_t uploads = 0;    // the host waited until the device had values: from pageable memory
+  int64_t uploads = 0;    // the host waited for a copy of values to the device
   int64_t synchronisations = 0;  // the host waited for an event, a stream, a device or freed memory
   int64_t waits() const { return downloads + uploads + synchronisations; }
 };
 Counts counts();
 
-// The waits so far by their caller, which is the first function of tanren on the host's stack
-// (a program linked with -rdynamic), and forgets them.
+// Returns and clears the number of waits by caller. The caller is the first function of tanren on
+// the host's stack (needs a program linked with -rdynamic).
 std::map<std::string, int64_t> take_waits();
 
 // One line for each violation since the last call, at most 20.
@@ -50,8 +50,8 @@ std::vector<size_t> memory_limits();  // by device
 // Bytes that tensors of `device` hold.
 size_t live_bytes(int device);
 
-// Allocations of device memory so far, and the number of the one to come that fails, once, with
-// c10::OutOfMemoryError; 0: none.
+// Allocations of device memory so far. fail_allocation: the allocation with this number will fail
+// once, with c10::OutOfMemoryError; 0: none.
 int64_t num_allocations();
 void fail_allocation(int64_t number);
 

@@ -48,7 +48,7 @@ class Accelerator : public ::testing::Test {
   }
   c10::Stream main_stream() const { return devices_.getStream(kDevice); }
   c10::Stream side_stream() const { return devices_.getStreamFromGlobalPool(kDevice); }
-  // `after` waits for what `before` was given.
+  // `after` waits for all work that `before` has so far.
   static void order(const c10::Stream& before, const c10::Stream& after) {
     c10::Event given(kType);
     given.record(before);
@@ -348,7 +348,7 @@ TEST_P(AcceleratorFault, downloaded_bytes_are_read_before_the_host_has_waited) {
   const at::Tensor host = pinned(10);
   host.copy_(at::full({10}, 5.0F, on(kDevice)), true);
   if (right()) at::accelerator::synchronizeDevice(0);
-  EXPECT_EQ(host.sum().item<float>() == 50, right());  // NaN: there is no violation, but no number
+  EXPECT_EQ(host.sum().item<float>() == 50, right());  // wrong: NaN, without a violation
 }
 
 TEST_P(AcceleratorFault, an_upload_follows_a_download_without_order) {
@@ -477,7 +477,7 @@ TEST_F(Accelerator, sends_the_messages_of_a_group_in_both_directions_and_groups_
   for (auto& thread : threads) thread.join();
 }
 
-// As NCCL with one stream: each rank waits for the other's second operation.
+// As with NCCL on one stream: each rank's first operation waits for the other rank's second one.
 TEST_F(Accelerator, lets_two_ranks_whose_orders_differ_wait_for_each_other) {
   on_two_ranks([&](c10d::Backend& backend, const at::Device& device) {
     std::vector<at::Tensor> message = {at::ones({2}, on(device))},

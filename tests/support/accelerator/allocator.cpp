@@ -15,8 +15,9 @@ namespace {
 
 constexpr auto kAll = at_index(c10::CachingAllocator::StatType::AGGREGATE);
 
-// Whoever frees memory has waited for its other users, or has told the allocator of them. The next
-// owner's stream is the same one, so the accesses of this stream stay. Under the mutex.
+// Memory may be freed only after its users on other streams have ended or been reported to the
+// allocator (record_stream). The accesses of the owning stream stay, because the next owner has the
+// same stream. Call it under the mutex.
 void judge_free(OneDevice& device, const Block& block) {
   const Clock& clock = state().clocks[at_index(block.stream)];
   device.shadow.sift({block.begin, block.begin + block.size}, [&](const Access& access) {
@@ -97,7 +98,7 @@ struct Allocator final : c10::DeviceAllocator {
   }
   bool initialized() override { return installed(); }
 
-  // As cudaFree does, after the device has finished.
+  // Like cudaFree, waits until the device has finished.
   void emptyCache(c10::MempoolId_t /*pool*/) override {
     for (int i = 0; i < state().options.devices; ++i) {
       DeviceMemory& memory = state().devices[at_index(i)].memory;

@@ -18,7 +18,7 @@ namespace tanren::sim {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-// Computes on the device's memory; by rank.
+// Computes on device memory. `from` and `to` hold one tensor for each rank.
 using Kernel = std::function<void(const Tensors& from, const Tensors& to)>;
 
 struct Message {
@@ -32,7 +32,7 @@ struct Message {
 struct Operation {
   const char* what;
   int stream;   // of the group, on the rank's device
-  Clock given;  // what the rank's stream had when it started
+  Clock given;  // clock of the rank's current stream at the start
   at::Tensor from = {}, to = {};
   Kernel kernel = {};  // empty: messages
   std::vector<Message> messages = {};
@@ -65,7 +65,7 @@ class Group final : public RankGroup, public std::enable_shared_from_this<Group>
     changed_.notify_all();
     return started;
   }
-  // Of what begins now with tensors on this device.
+  // Returns an operation that starts now on the device of `tensor`.
   Operation begun(const char* what, const at::Tensor& tensor) const {
     TORCH_CHECK(is_here(tensor), what, " of a tensor on ", tensor.device());
     const auto device = tensor.device().index();
@@ -95,11 +95,11 @@ class Group final : public RankGroup, public std::enable_shared_from_this<Group>
   }
 
  private:
-  // What `rank` is at; null: nothing.
+  // The first unfinished operation of `rank`; null: none.
   Operation* front(size_t rank) {
     return queues_[rank].empty() ? nullptr : queues_[rank].front().get();
   }
-  // Whether something happened.
+  // Runs what can run now. Returns whether anything did.
   bool advance() {
     bool has_moved = advance_collective();
     for (size_t from = 0; from < queues_.size(); ++from) {

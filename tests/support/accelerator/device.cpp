@@ -208,7 +208,7 @@ void on_touch(int signal, siginfo_t* info, void* /*context*/) {
                   holder->index, offset - block->begin, block->size);
     if (::write(STDERR_FILENO, line.data(), line.size()) < 0) ::_exit(128 + signal);
   }
-  ::sigaction(SIGSEGV, &before_us, nullptr);  // and the same access again
+  ::sigaction(SIGSEGV, &before_us, nullptr);  // the access repeats and ends the process
 }
 
 }  // namespace

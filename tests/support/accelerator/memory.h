@@ -40,7 +40,7 @@ class DeviceMemory {
   Block free(const void* address);
   // The live block that holds `offset`; null: none.
   Block* block_at(size_t offset);
-  // Makes cached blocks room for any stream.
+  // Turns cached blocks into free memory, which any stream can take.
   void release_cached();
 
   void set_limit(size_t bytes) { limit_ = bytes; }

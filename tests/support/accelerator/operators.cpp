@@ -161,7 +161,7 @@ class Call {
     return has_mask;
   }
 
-  // If results may find no memory after the kernel has written its arguments.
+  // Copies the arguments that the kernel writes if the results may find no memory afterwards.
   void keep_written() {
     const auto& returns = op_.schema().returns();
     if (written_.empty() || std::all_of(returns.begin(), returns.end(), is_written)) return;
@@ -170,8 +170,8 @@ class Call {
     });
   }
 
-  // Afterwards results_ are the CPU's. What a kernel throws although the arguments fit, the host
-  // hears of at its next wait; the results are then arbitrary.
+  // Sets results_ to the CPU's results. If a kernel throws although the shapes fit, the error
+  // becomes the device's fault: the host gets it at its next wait, and the results are arbitrary.
   void compute() {
     results_ = arguments_;
     try {
@@ -184,7 +184,7 @@ class Call {
     }
   }
 
-  // Whether torch can tell the results' shapes; they are in results_.
+  // Whether torch can infer the shapes of the results. Stores meta tensors with them in results_.
   bool call_meta() {
     results_.clear();
     for (const c10::IValue& value : arguments_) {
@@ -213,7 +213,7 @@ class Call {
     }
     return results;
   }
-  // The argument that is returned.
+  // The argument that `returned` aliases.
   const c10::IValue& argument_of(const c10::Argument& returned) const {
     const auto& arguments = op_.schema().arguments();
     for (size_t i = 0; i < given_.size(); ++i) {
@@ -249,8 +249,8 @@ class Call {
   Stack results_;
   std::vector<Use> uses_;
   std::vector<at::Tensor> written_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;  // and its values before
-  std::vector<std::pair<at::Tensor, at::Tensor>> outs_;  // and the CPU's
+  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;  // tensor, its old values
+  std::vector<std::pair<at::Tensor, at::Tensor>> outs_;  // tensor, the CPU's
   bool uploads_ = false;
 };
 
@@ -266,8 +266,8 @@ void register_boxed_operators() {
                                                  c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   others->fallback(torch::CppFunction::makeFromBoxedFunction<&call>());
 
-  // An operator that torch could compose of others has the CPU's own kernel, too, if there is one:
-  // the same numbers to the bit. A fallback would come after the composition.
+  // An operator that torch could compose of others uses the CPU's own kernel if there is one, so
+  // that the numbers are the same to the bit. Torch would prefer the composition to a fallback.
   static auto* const aten = new torch::Library(torch::Library::IMPL, "aten",
                                                c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   static auto* const own = new torch::Library(torch::Library::IMPL, "tanren",

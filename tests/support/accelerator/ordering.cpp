@@ -8,7 +8,7 @@ void join(Clock& into, const Clock& from) {
   for (size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
 
-// Makes `at` the border of cells.
+// Splits the cell around `at`, so that no cell crosses it.
 void Shadow::cut(size_t at) {
   auto next = cells_.lower_bound(at);
   if (next == cells_.begin()) return;

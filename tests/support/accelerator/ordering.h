@@ -1,7 +1,7 @@
-// Which accesses to device memory are ordered. Each stream has a vector clock: how many launches of
-// every stream have ended before its own next launch. An event is a copy of a clock, and a wait for
-// an event joins it. A shadow remembers the last write of every byte range and the reads since.
-// Torch-free.
+// Determines which accesses to device memory are ordered. The vector clock of a stream says how
+// many launches of every stream end before its own next launch. An event is a copy of a clock, and
+// a wait for an event joins it into the waiting stream's clock. A shadow remembers the last write
+// of every byte range and the reads since. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace tanren::sim {
 
-// By the number of the stream, over all devices: launches that happened before.
+// For each stream of all devices, by its number: how many of its launches happened before.
 using Clock = std::vector<uint64_t>;
 
 // Afterwards all that happened before `from` also happened before `into`.

@@ -105,7 +105,7 @@ at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
   return at::cpu::set_(self, source);
 }
 
-// Adds the rows that an embedding's gradient has to a dense tensor.
+// Adds the rows of an embedding's sparse gradient to a dense tensor.
 at::Tensor& add_rows_(at::Tensor& self, const at::Tensor& rows, const at::Scalar& alpha) {
   TORCH_CHECK(!self.is_sparse() && rows.sparse_dim() == 1, "only rows are added to a dense tensor");
   return self.index_add_(0, rows._indices()[0], rows._values(), alpha);

@@ -22,7 +22,7 @@ struct Download {
   int stream = 0;
   uint64_t launch = 0;
   at::Tensor to;
-  at::Tensor values;  // undefined: they have appeared
+  at::Tensor values;  // undefined: already written to `to`
 };
 struct Pinned {
   std::map<const char*, size_t> blocks;  // begin → bytes

@@ -74,9 +74,9 @@ inline c10::DeviceIndex device_of(int stream) {
 std::vector<int> streams_of(c10::DeviceIndex device);
 std::string name_of(int stream);
 
-// What has happened on a stream. Waits until its running kernel has ended.
+// Returns the clock of a stream. Waits until its running kernel has ended.
 Clock record(int stream);
-// Later launches of `stream` wait for what `clock` tells.
+// Later launches of `stream` wait for the launches in `clock`.
 void block(int stream, const Clock& clock);
 // Later launches of `after` wait for the launches that `before` has.
 void order(int before, int after);
@@ -95,7 +95,7 @@ Use use_of(const at::Tensor& tensor, bool writes);
 // Runs `kernel` on `stream` now, after its uses were judged.
 void launch(int stream, const char* operation, const std::vector<Use>& uses,
             const std::function<void()>& kernel);
-// What a kernel is to the program: no autograd, no autocast, and no observer sees it.
+// Runs `kernel` invisibly for the program: without autograd, autocast or observers.
 void on_cpu(const std::function<void()>& kernel);
 // Adds a use to the stream's last launch.
 void judge(int stream, const char* operation, const Use& use);
@@ -103,7 +103,8 @@ void violate(std::string what);  // under the mutex
 // The device whose memory has `address`; null: none.
 OneDevice* holder_of(const void* address);
 
-// The address for kernels; one that is no device's stays. The same for a tensor, as a CPU tensor.
+// Translates a device address to the one for kernels, and keeps any other address. A tensor becomes
+// a CPU tensor on that memory.
 void* inside(const void* address);
 at::Tensor inside(const at::Tensor& tensor);
 inline bool is_here(const at::Tensor& tensor) {
@@ -116,7 +117,7 @@ inline bool is_here(const at::Tensor& tensor) {
 // `counter`. Throws the fault of their device.
 using Counter = int64_t Counts::*;
 void wait_for(const std::vector<int>& streams, Counter counter);
-// The same for an event of `device`; without a counter, the event had happened.
+// The same for an event of `device`. A null `counter` counts no wait.
 void wait_for(const Clock& clock, c10::DeviceIndex device, Counter counter);
 
 // ---- pinned memory (pinned.cpp) ----
@@ -127,9 +128,10 @@ bool is_pinned(const void* address);
 void watch_upload(int stream, const at::Tensor& source);
 // A download was launched: `values` appear in `to` once the host has waited. Until then it is 0xFF.
 void deliver_later(int stream, const at::Tensor& to, const at::Tensor& values);
-// A launch of `stream` reads pinned memory: what the stream is ordered after appears in it.
+// Call this before a launch of `stream` reads pinned memory: downloads ordered before it appear.
 void deliver_to(int stream, const at::Tensor& source);
-// The host has waited: what has come appears. Under the mutex; drop the result without it.
+// Writes the downloads that the host has waited for to their targets. Call it under the mutex, and
+// destroy the result without the mutex.
 std::vector<at::Tensor> deliver_arrived();
 
 // ---- memory, random numbers, operators ----

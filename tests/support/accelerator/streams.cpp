@@ -24,7 +24,7 @@ State* the_state = nullptr;  // for good: tensors may outlive the statics
 thread_local c10::DeviceIndex device_now = 0;
 thread_local std::array<int, 64> stream_now{};  // by device, its index there
 
-// The first function of tanren on a stack that is not the simulator's.
+// The first function on `stack` that belongs to tanren but not to the simulator.
 std::string caller_on(const std::vector<void*>& stack) {
   for (void* const frame : stack) {
     Dl_info info{};
@@ -48,7 +48,7 @@ void note_wait(Counter counter) {
   ++state().waits[std::move(stack)];
 }
 
-// The host has waited for what `clock` tells.
+// Records that the host has waited for the launches in `clock`. Throws the device's fault.
 void see(const Clock& clock, c10::DeviceIndex device) {
   std::vector<at::Tensor> arrived;
   std::string fault;
@@ -158,7 +158,7 @@ void launch(int stream, const char* operation, const std::vector<Use>& uses,
     Clock& clock = state().clocks[at_index(stream)];
     join(clock, state().host);
     ++clock[at_index(stream)];
-    // A kernel that reads and writes the same bytes is no conflict: reads are judged first.
+    // Reads are judged first, so that a kernel may read and write the same bytes.
     for (const Use& use : uses) {
       if (!use.writes) judge_locked(stream, operation, use);
     }
