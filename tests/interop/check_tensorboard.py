@@ -166,7 +166,7 @@ def main():
     watching.Reload()
     compare(watching, lines, may_repeat=True)
     config = fresh.Tensors("config")[0].tensor_proto.string_val[0].decode()
-    expect("stop_after" in config and "hidden" in config, "the config is not there as text")
+    expect("steps = 30" in config and "hidden" in config, "the config is not there as text")
     expect("plan" in fresh.Tags()["tensors"], "the plan is not there as text")
     print(f"[interop] tensorboard: {curves} curves of 30 steps over a resume agree with log.jsonl")
     check_pictures(binary, folder / "pictures")
