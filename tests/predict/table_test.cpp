@@ -125,7 +125,7 @@ TEST_F(Tables, are_predicted_alike_from_any_file_and_from_memory) {
       {Sample::of_cells({{"colour", "red"}, {"size", "3.5"}, {"weight", "1100"}, {"more", "x"}}),
        Sample::of_cells({{"colour", "blue; dark"}, {"size", ""}, {"weight", "1010"}})});
   for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(predictor.label_of(answers[i]), expected[i]["label"]);
+    EXPECT_EQ(predictor.label_of(answers[i]), expected[i]["label"].get<std::string>());
     EXPECT_NEAR(answers[i].score, expected[i]["score"].get<double>(), 1e-6);
   }
 }
